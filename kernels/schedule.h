@@ -1,0 +1,434 @@
+/* The schedule of the MoE layer as data and pure functions, for host and device: row placement, task order, tile decode
+ * and the readiness edges with their targets. The megakernel executes it, the executor (kernels/executor.c) runs it on the
+ * CPU, tests prove it; nobody keeps a second copy.
+ *
+ * Rows. Each rank gathers the rows of its own experts. An expert's rows stand together, ordered round-robin over the
+ * source ranks, and are padded to the tile height, so that a tile row belongs to one expert. Minibatches cut the rank's
+ * rows into equal parts (the last may be shorter); a minibatch is what one X_READY signal covers. The x, h and y rings hold
+ * ring_rows rows; minibatch m uses slot m mod (ring_rows / minibatch_rows), after minibatch m - ring_minibatches has been read.
+ *
+ * Order. Two interleaved sequences of the same form (schedule_step_*): compute tasks are gate+up tiles, trailed by down
+ * tiles `lag` minibatches behind; communication tasks are dispatch, trailed on the combine path ring by combine, lag + 1
+ * minibatches behind. Compute tasks are drawn from a ticket counter; communication tasks are strided over the rank's
+ * communication warps. Both orders are total, and every executor takes its tasks in increasing order.
+ *
+ * No deadlock: edges, program order of each executor, slot reuse and rank barriers together have no cycle if
+ * lag < ring_rows / minibatch_rows; schedule_check refuses anything else, tests/unit/schedule.c searches the whole graph
+ * for cycles, and the executor runs it from one CTA up.
+ *
+ * Owns nothing, allocates nothing, calls nothing. Errors are enum values with the numbers beside them. */
+#ifndef SCHEDULE_H
+#define SCHEDULE_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define SCHEDULE_FUNCTION static inline __host__ __device__
+#else
+#define SCHEDULE_FUNCTION static inline
+#endif
+
+enum { SCHEDULE_RANKS_MAX = 8, SCHEDULE_EXPERTS_PER_RANK_MAX = 64, SCHEDULE_TOP_K_MAX = 16 };
+
+/* What one counter of an edge counts for. */
+enum edge_granularity { EDGE_PER_PEER, EDGE_PER_MINIBATCH, EDGE_PER_TILE_ROW, EDGE_PER_RANK, EDGE_PER_CTA_SLOT };
+
+enum edge_scope { EDGE_SCOPE_CTA, EDGE_SCOPE_GPU, EDGE_SCOPE_SYS };
+
+enum edge {
+#define EDGE(name, producer, consumer, granularity, scope, slot_reuse, target, description) EDGE_##name,
+#include "edges.def"
+#undef EDGE
+    EDGE_COUNT
+};
+
+enum schedule_phase { PHASE_DISPATCH, PHASE_GATE_UP, PHASE_DOWN, PHASE_COMBINE, PHASE_NONE };
+
+enum schedule_combine { COMBINE_DIRECT, COMBINE_RING };
+
+/* Shape of one layer. Weights of a rank: its own experts, expert e of the model on rank e / experts_per_rank. */
+struct layer_shape {
+    int32_t rank_count;       /* 1..SCHEDULE_RANKS_MAX */
+    int32_t experts_per_rank; /* 1..SCHEDULE_EXPERTS_PER_RANK_MAX */
+    int32_t tokens;           /* tokens a rank */
+    int32_t hidden;           /* H, multiple of tile.down_columns */
+    int32_t intermediate;     /* I, multiple of tile.gate_up_columns */
+    int32_t top_k;            /* 1..SCHEDULE_TOP_K_MAX */
+};
+
+/* Tile and unit sizes. The kernel passes constants; the executor passes small ones so that arithmetic stays cheap. */
+struct schedule_tile {
+    int32_t rows;            /* M tile; padding unit of an expert's rows */
+    int32_t gate_up_columns; /* columns of I a gate+up tile makes (g and u of each) */
+    int32_t down_columns;    /* columns of H a down tile makes */
+    int32_t unit_rows;       /* rows of one dispatch or combine task; divides rows */
+};
+
+/* Schedule knobs: none changes a bit of the result. */
+struct schedule_knobs {
+    int32_t comm_sms;       /* CTAs of a rank that only communicate, 1..rank CTAs - 2 */
+    int32_t minibatch_rows; /* rows between two signals; multiple of tile.rows */
+    int32_t ring_rows;      /* physical rows of the x, h and y rings; multiple of minibatch_rows */
+    int32_t lag;            /* minibatches by which down trails gate+up; < ring_rows / minibatch_rows */
+    int32_t combine;        /* enum schedule_combine */
+    int32_t capacity_rows;  /* padded rows a rank can hold; multiple of tile.rows */
+};
+
+struct schedule {
+    struct layer_shape shape;
+    struct schedule_tile tile;
+    struct schedule_knobs knobs;
+};
+
+enum schedule_error {
+    SCHEDULE_OK,
+    SCHEDULE_BAD_RANKS,
+    SCHEDULE_BAD_EXPERTS,
+    SCHEDULE_BAD_TOKENS,
+    SCHEDULE_BAD_TOP_K,
+    SCHEDULE_BAD_HIDDEN,
+    SCHEDULE_BAD_INTERMEDIATE,
+    SCHEDULE_BAD_TILE,
+    SCHEDULE_BAD_COMM_SMS,
+    SCHEDULE_BAD_MINIBATCH,
+    SCHEDULE_BAD_RING,
+    SCHEDULE_BAD_LAG,
+    SCHEDULE_BAD_COMBINE,
+    SCHEDULE_BAD_CAPACITY,
+    SCHEDULE_BAD_EXPERT_ID,
+    SCHEDULE_OVERFLOW
+};
+
+/* Rows of one rank after routing. expert_row_begin[experts_per_rank] = padded total. */
+struct schedule_rows {
+    int32_t expert_rows[SCHEDULE_EXPERTS_PER_RANK_MAX];          /* routes, without padding */
+    int32_t expert_row_begin[SCHEDULE_EXPERTS_PER_RANK_MAX + 1]; /* prefix sums of the padded counts */
+};
+
+/* One task, decoded. */
+struct schedule_task {
+    int32_t phase;       /* enum schedule_phase */
+    int32_t minibatch;
+    int32_t tile_row;    /* row / tile.rows (gate+up, down); first row / unit_rows (dispatch, combine) */
+    int32_t tile_column; /* 0 for dispatch and combine */
+};
+
+SCHEDULE_FUNCTION int32_t schedule_minimum(int32_t a, int32_t b) { return a < b ? a : b; }
+SCHEDULE_FUNCTION int32_t schedule_maximum(int32_t a, int32_t b) { return a > b ? a : b; }
+SCHEDULE_FUNCTION int32_t schedule_divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+/* Checks everything that does not depend on the routes. rank_ctas: CTAs of one rank's launch. */
+SCHEDULE_FUNCTION enum schedule_error schedule_check(const struct schedule *s, int32_t rank_ctas) {
+    const struct layer_shape *shape = &s->shape;
+    const struct schedule_tile *tile = &s->tile;
+    const struct schedule_knobs *knobs = &s->knobs;
+    if (shape->rank_count < 1 || shape->rank_count > SCHEDULE_RANKS_MAX) return SCHEDULE_BAD_RANKS;
+    if (shape->experts_per_rank < 1 || shape->experts_per_rank > SCHEDULE_EXPERTS_PER_RANK_MAX)
+        return SCHEDULE_BAD_EXPERTS;
+    if (shape->tokens < 1 || shape->tokens > (1 << 20)) return SCHEDULE_BAD_TOKENS;
+    if (shape->top_k < 1 || shape->top_k > SCHEDULE_TOP_K_MAX) return SCHEDULE_BAD_TOP_K;
+    if (tile->rows < 1 || tile->gate_up_columns < 1 || tile->down_columns < 1 || tile->unit_rows < 1 ||
+        tile->rows % tile->unit_rows != 0)
+        return SCHEDULE_BAD_TILE;
+    if (shape->hidden < 1 || shape->hidden % tile->down_columns != 0) return SCHEDULE_BAD_HIDDEN;
+    if (shape->intermediate < 1 || shape->intermediate % tile->gate_up_columns != 0) return SCHEDULE_BAD_INTERMEDIATE;
+    if (knobs->comm_sms < 1 || knobs->comm_sms > schedule_maximum(1, rank_ctas - 2) || rank_ctas < 2)
+        return SCHEDULE_BAD_COMM_SMS;
+    if (knobs->minibatch_rows < 1 || knobs->minibatch_rows % tile->rows != 0) return SCHEDULE_BAD_MINIBATCH;
+    if (knobs->ring_rows < knobs->minibatch_rows || knobs->ring_rows % knobs->minibatch_rows != 0)
+        return SCHEDULE_BAD_RING;
+    if (knobs->lag < 0 || knobs->lag >= knobs->ring_rows / knobs->minibatch_rows) return SCHEDULE_BAD_LAG;
+    if (knobs->combine != COMBINE_DIRECT && knobs->combine != COMBINE_RING) return SCHEDULE_BAD_COMBINE;
+    if (knobs->capacity_rows < tile->rows || knobs->capacity_rows % tile->rows != 0) return SCHEDULE_BAD_CAPACITY;
+    return SCHEDULE_OK;
+}
+
+/* Capacity that no routing can overflow: every route of every rank on one rank, and each expert's padding. */
+SCHEDULE_FUNCTION int64_t schedule_capacity_rows_safe(const struct layer_shape *shape, const struct schedule_tile *tile) {
+    int64_t rows = (int64_t)shape->rank_count * shape->tokens * shape->top_k +
+                   (int64_t)shape->experts_per_rank * (tile->rows - 1);
+    return (rows + tile->rows - 1) / tile->rows * tile->rows;
+}
+
+/* --- rows ---------------------------------------------------------------------------------------------------------- */
+
+/* Row of a route inside its expert: round-robin over source ranks.
+ * counts   [rank_count] routes of each rank to this expert
+ * peer     the route's source rank; ordinal: its number among the peer's routes to this expert, in route order
+ * Formula  sum over r of min(counts[r], ordinal) + |{r < peer: counts[r] > ordinal}| (the placement of MoK's schedule) */
+SCHEDULE_FUNCTION int32_t schedule_row_in_expert(const int32_t *counts, int32_t rank_count, int32_t peer, int32_t ordinal) {
+    int32_t row = 0;
+    for (int32_t r = 0; r < rank_count; r++) {
+        row += schedule_minimum(counts[r], ordinal);
+        row += r < peer && counts[r] > ordinal;
+    }
+    return row;
+}
+
+SCHEDULE_FUNCTION int32_t schedule_total_rows(const struct schedule *s, const struct schedule_rows *rows) {
+    return rows->expert_row_begin[s->shape.experts_per_rank];
+}
+
+/* Fills expert_row_begin from expert_rows. On SCHEDULE_OVERFLOW *failed_expert is the first local expert whose padded rows
+ * end past capacity; expert_row_begin is still complete. */
+SCHEDULE_FUNCTION enum schedule_error schedule_rows_prefix(const struct schedule *s, struct schedule_rows *rows,
+                                                           int32_t *failed_expert) {
+    enum schedule_error result = SCHEDULE_OK;
+    int32_t begin = 0;
+    for (int32_t e = 0; e < s->shape.experts_per_rank; e++) {
+        rows->expert_row_begin[e] = begin;
+        begin += schedule_divide_up(rows->expert_rows[e], s->tile.rows) * s->tile.rows;
+        if (begin > s->knobs.capacity_rows && result == SCHEDULE_OK) {
+            result = SCHEDULE_OVERFLOW;
+            *failed_expert = e;
+        }
+    }
+    rows->expert_row_begin[s->shape.experts_per_rank] = begin;
+    return result;
+}
+
+/* --- tasks --------------------------------------------------------------------------------------------------------- */
+
+SCHEDULE_FUNCTION int32_t schedule_minibatch_count(const struct schedule *s, int32_t total_rows) {
+    return schedule_divide_up(total_rows, s->knobs.minibatch_rows);
+}
+
+SCHEDULE_FUNCTION int32_t schedule_ring_minibatches(const struct schedule *s) {
+    return s->knobs.ring_rows / s->knobs.minibatch_rows;
+}
+
+/* Rows of minibatch m, padding included; 0 past the end. */
+SCHEDULE_FUNCTION int32_t schedule_minibatch_rows(const struct schedule *s, int32_t total_rows, int32_t minibatch) {
+    int32_t left = total_rows - minibatch * s->knobs.minibatch_rows;
+    return schedule_maximum(0, schedule_minimum(left, s->knobs.minibatch_rows));
+}
+
+SCHEDULE_FUNCTION int32_t schedule_gate_up_tile_columns(const struct schedule *s) {
+    return s->shape.intermediate / s->tile.gate_up_columns;
+}
+
+SCHEDULE_FUNCTION int32_t schedule_down_tile_columns(const struct schedule *s) {
+    return s->shape.hidden / s->tile.down_columns;
+}
+
+/* Row of a ring (x, h or y) that holds this row of the rank. */
+SCHEDULE_FUNCTION int32_t schedule_ring_row(const struct schedule *s, int32_t row) { return row % s->knobs.ring_rows; }
+
+/* An interleaved order: step n holds all tasks of leader minibatch n, then all tasks of trailer minibatch n - lag. */
+struct schedule_order {
+    int32_t lag;
+    int32_t units;               /* row units (tile rows or unit rows) of the whole rank */
+    int32_t units_per_minibatch;
+    int32_t leader_columns;      /* tasks a unit: leader */
+    int32_t trailer_columns;     /* tasks a unit: trailer, 0 = no trailer */
+    int32_t leader_phase, trailer_phase;
+};
+
+SCHEDULE_FUNCTION struct schedule_order schedule_compute_order(const struct schedule *s, int32_t total_rows) {
+    struct schedule_order order;
+    order.lag = schedule_minimum(s->knobs.lag, schedule_minibatch_count(s, total_rows));
+    order.units = total_rows / s->tile.rows;
+    order.units_per_minibatch = s->knobs.minibatch_rows / s->tile.rows;
+    order.leader_columns = schedule_gate_up_tile_columns(s);
+    order.trailer_columns = schedule_down_tile_columns(s);
+    order.leader_phase = PHASE_GATE_UP;
+    order.trailer_phase = PHASE_DOWN;
+    return order;
+}
+
+/* Combine trails dispatch by lag + 1: combine(m) needs down(m), which stands after gate+up(m + lag) in the compute order,
+ * which needs dispatch(m + lag). */
+SCHEDULE_FUNCTION struct schedule_order schedule_comm_order(const struct schedule *s, int32_t total_rows) {
+    struct schedule_order order;
+    order.lag = schedule_minimum(s->knobs.lag + 1, schedule_minibatch_count(s, total_rows));
+    order.units = total_rows / s->tile.unit_rows;
+    order.units_per_minibatch = s->knobs.minibatch_rows / s->tile.unit_rows;
+    order.leader_columns = 1;
+    order.trailer_columns = s->knobs.combine == COMBINE_RING ? 1 : 0;
+    order.leader_phase = PHASE_DISPATCH;
+    order.trailer_phase = PHASE_COMBINE;
+    return order;
+}
+
+SCHEDULE_FUNCTION int32_t schedule_order_task_count(const struct schedule_order *o) {
+    return o->units * (o->leader_columns + o->trailer_columns);
+}
+
+/* Tasks before step n. */
+SCHEDULE_FUNCTION int32_t schedule_order_step_begin(const struct schedule_order *o, int32_t n) {
+    int32_t leader = schedule_minimum(n * o->units_per_minibatch, o->units);
+    int32_t trailer = schedule_minimum(schedule_maximum(n - o->lag, 0) * o->units_per_minibatch, o->units);
+    return leader * o->leader_columns + trailer * o->trailer_columns;
+}
+
+/* Task `index` of an order, 0 <= index < task count, in constant time: steps before `lag` hold only leaders, steps
+ * [lag, minibatches) both, later ones only trailers, and every step before the last of its region is full.
+ * Inside a minibatch row units run fastest, so that neighbouring executors share a weight column tile in L2. */
+SCHEDULE_FUNCTION struct schedule_task schedule_order_task(const struct schedule_order *o, int32_t index) {
+    int32_t minibatches = schedule_divide_up(o->units, o->units_per_minibatch);
+    int32_t leader_tasks = o->units_per_minibatch * o->leader_columns;
+    int32_t trailer_tasks = o->units_per_minibatch * o->trailer_columns;
+    int32_t both_begin = schedule_order_step_begin(o, o->lag);
+    int32_t tail_begin = schedule_order_step_begin(o, minibatches);
+    int32_t step;
+    if (index < both_begin) {
+        step = index / leader_tasks;
+    } else if (index < tail_begin) {
+        step = o->lag + (index - both_begin) / (leader_tasks + trailer_tasks);
+    } else {
+        step = minibatches + (index - tail_begin) / trailer_tasks;
+    }
+    int32_t inside = index - schedule_order_step_begin(o, step);
+    int32_t leader_units = schedule_maximum(
+        0, schedule_minimum(o->units_per_minibatch, o->units - step * o->units_per_minibatch));
+    struct schedule_task task;
+    int32_t units;
+    if (inside < leader_units * o->leader_columns) {
+        task.phase = o->leader_phase;
+        task.minibatch = step;
+        units = leader_units;
+    } else {
+        inside -= leader_units * o->leader_columns;
+        task.phase = o->trailer_phase;
+        task.minibatch = step - o->lag;
+        units = schedule_minimum(o->units_per_minibatch, o->units - task.minibatch * o->units_per_minibatch);
+    }
+    task.tile_row = task.minibatch * o->units_per_minibatch + inside % units;
+    task.tile_column = inside / units;
+    return task;
+}
+
+/* Task ids in a trace: compute tasks 0..n-1 in ticket order, communication tasks from n on. */
+SCHEDULE_FUNCTION int32_t schedule_comm_task_id(const struct schedule_order *compute, int32_t comm_index) {
+    return schedule_order_task_count(compute) + comm_index;
+}
+
+/* --- edges --------------------------------------------------------------------------------------------------------- */
+
+SCHEDULE_FUNCTION enum edge_granularity schedule_edge_granularity(enum edge edge) {
+    switch (edge) {
+#define EDGE(name, producer, consumer, granularity, scope, slot_reuse, target, description) \
+    case EDGE_##name: return EDGE_PER_##granularity;
+#include "edges.def"
+#undef EDGE
+    default: return EDGE_PER_CTA_SLOT;
+    }
+}
+
+SCHEDULE_FUNCTION enum edge_scope schedule_edge_scope(enum edge edge) {
+    switch (edge) {
+#define EDGE(name, producer, consumer, granularity, scope, slot_reuse, target, description) \
+    case EDGE_##name: return EDGE_SCOPE_##scope;
+#include "edges.def"
+#undef EDGE
+    default: return EDGE_SCOPE_CTA;
+    }
+}
+
+/* Counters of an edge in one rank's global memory, sized by capacity; 0 for edges inside a CTA. */
+SCHEDULE_FUNCTION int32_t schedule_edge_counter_count(const struct schedule *s, enum edge edge) {
+    switch (schedule_edge_granularity(edge)) {
+    case EDGE_PER_PEER: return s->shape.rank_count;
+    case EDGE_PER_MINIBATCH: return schedule_divide_up(s->knobs.capacity_rows, s->knobs.minibatch_rows);
+    case EDGE_PER_TILE_ROW: return s->knobs.capacity_rows / s->tile.rows;
+    case EDGE_PER_RANK: return 1;
+    default: return 0;
+    }
+}
+
+/* First counter of an edge in the rank's counter array; with edge == EDGE_COUNT the array's length. */
+SCHEDULE_FUNCTION int32_t schedule_edge_counter_begin(const struct schedule *s, int32_t edge) {
+    int32_t begin = 0;
+    for (int32_t e = 0; e < edge; e++) begin += schedule_edge_counter_count(s, (enum edge)e);
+    return begin;
+}
+
+/* Value a counter must reach before its consumer goes on, and the exact value it must end on.
+ * SYS edges count launches (epoch, from 1); edges inside a CTA have no counter and give 0. An edge that the combine path
+ * doesn't use has target 0. */
+SCHEDULE_FUNCTION uint32_t schedule_edge_target(const struct schedule *s, int32_t total_rows, enum edge edge, int32_t index,
+                                                uint32_t epoch) {
+    int32_t direct = s->knobs.combine == COMBINE_DIRECT;
+    int32_t minibatch_rows = schedule_minibatch_rows(s, total_rows, index);
+    int32_t minibatch_tile_rows = minibatch_rows / s->tile.rows;
+    int32_t gate_up_columns = schedule_gate_up_tile_columns(s);
+    int32_t down_columns = schedule_down_tile_columns(s);
+    switch (edge) {
+    case EDGE_RANK_START:
+    case EDGE_RANK_DONE: return epoch;
+    case EDGE_X_READY: return (uint32_t)minibatch_rows;
+    case EDGE_X_FREE: return (uint32_t)(minibatch_tile_rows * gate_up_columns);
+    case EDGE_H_READY: return index < total_rows / s->tile.rows ? (uint32_t)(2 * gate_up_columns) : 0u;
+    case EDGE_H_FREE: return (uint32_t)(minibatch_tile_rows * down_columns);
+    case EDGE_Y_READY: return direct ? 0u : (uint32_t)(2 * minibatch_tile_rows * down_columns);
+    case EDGE_Y_FREE: return direct ? 0u : (uint32_t)minibatch_rows;
+    case EDGE_PUSHED:
+        return direct ? (uint32_t)(2 * (total_rows / s->tile.rows) * down_columns) : (uint32_t)total_rows;
+    default: return 0u;
+    }
+}
+
+/* Counter index that a task waits for before it reads its input (the data edges), and whether it waits at all. */
+struct schedule_wait {
+    int32_t edge;  /* enum edge, or -1: no wait */
+    int32_t index;
+};
+
+/* Data the task reads. PHASE_DISPATCH also waits for RANK_START of every peer it reads from. */
+SCHEDULE_FUNCTION struct schedule_wait schedule_task_input(const struct schedule *s, const struct schedule_task *task) {
+    struct schedule_wait wait = {-1, 0};
+    (void)s;
+    switch (task->phase) {
+    case PHASE_GATE_UP: wait.edge = EDGE_X_READY; wait.index = task->minibatch; break;
+    case PHASE_DOWN: wait.edge = EDGE_H_READY; wait.index = task->tile_row; break;
+    case PHASE_COMBINE: wait.edge = EDGE_Y_READY; wait.index = task->minibatch; break;
+    default: break;
+    }
+    return wait;
+}
+
+/* Ring slot the task overwrites: wait until minibatch - ring_minibatches has been read. */
+SCHEDULE_FUNCTION struct schedule_wait schedule_task_slot(const struct schedule *s, const struct schedule_task *task) {
+    struct schedule_wait wait = {-1, 0};
+    int32_t reused = task->minibatch - schedule_ring_minibatches(s);
+    if (reused < 0) return wait;
+    wait.index = reused;
+    switch (task->phase) {
+    case PHASE_DISPATCH: wait.edge = EDGE_X_FREE; break;
+    case PHASE_GATE_UP: wait.edge = EDGE_H_FREE; break;
+    case PHASE_DOWN: wait.edge = s->knobs.combine == COMBINE_RING ? EDGE_Y_FREE : -1; break;
+    default: break;
+    }
+    return wait;
+}
+
+/* Counter a task adds to when its output is complete (STORE adds 1 a warpgroup; DISPATCH and COMBINE add their rows). */
+SCHEDULE_FUNCTION struct schedule_wait schedule_task_output(const struct schedule *s, const struct schedule_task *task) {
+    struct schedule_wait signal = {-1, 0};
+    switch (task->phase) {
+    case PHASE_DISPATCH: signal.edge = EDGE_X_READY; signal.index = task->minibatch; break;
+    case PHASE_GATE_UP: signal.edge = EDGE_H_READY; signal.index = task->tile_row; break;
+    case PHASE_DOWN:
+        signal.edge = s->knobs.combine == COMBINE_RING ? EDGE_Y_READY : EDGE_PUSHED;
+        signal.index = s->knobs.combine == COMBINE_RING ? task->minibatch : 0;
+        break;
+    case PHASE_COMBINE: signal.edge = EDGE_PUSHED; signal.index = 0; break;
+    default: break;
+    }
+    return signal;
+}
+
+/* Counter a task adds to when it has read its ring rows (MMA adds 1 a tile; COMBINE adds its rows). */
+SCHEDULE_FUNCTION struct schedule_wait schedule_task_release(const struct schedule *s, const struct schedule_task *task) {
+    struct schedule_wait signal = {-1, 0};
+    signal.index = task->minibatch;
+    switch (task->phase) {
+    case PHASE_GATE_UP: signal.edge = EDGE_X_FREE; break;
+    case PHASE_DOWN: signal.edge = EDGE_H_FREE; break;
+    case PHASE_COMBINE: signal.edge = s->knobs.combine == COMBINE_RING ? EDGE_Y_FREE : -1; break;
+    default: break;
+    }
+    return signal;
+}
+
+#endif
