@@ -9,6 +9,7 @@
  *      by the whole converged warp, or mokscope_span_thread(...) where one thread alone runs the role.
  *   5. A wait: try first; only if that failed take begin and call mokscope_span with the wait's event when it succeeded.
  *   6. After a release store: mokscope_instant(&lane, LEVEL, EVENT, value, index).
+ *      A warp that used the thread forms in its thread 0 calls mokscope_lane_adopt before it uses the warp forms.
  *   7. At the end of the role, the warp (or its one thread):  mokscope_lane_close(&lane)  /  mokscope_lane_close_thread(&lane).
  *   8. Run under `mokscope record -- ./app`. Without the recorder the ring pointer is null and nothing is written.
  *   9. -DMOKSCOPE_OFF removes every probe at compile time: same machine code as without this header.
@@ -161,7 +162,9 @@ _Static_assert(sizeof(struct mokscope_lane_header) == 128, "lane header is four 
 
 struct mokscope_lane {};
 #define mokscope_clock() 0u
+#define mokscope_lane_null() mokscope_lane()
 #define mokscope_lane_open(rank, role, cluster) mokscope_lane()
+#define mokscope_lane_adopt(lane) ((void)0)
 #define mokscope_span(lane, level, begin, event, small, argument) ((void)0)
 #define mokscope_span_thread(lane, level, begin, event, small, argument) ((void)0)
 #define mokscope_instant(lane, level, event, small, argument) ((void)0)
@@ -214,9 +217,21 @@ static __device__ __forceinline__ void mokscope_clock_pair(uint64_t *clock, uint
     *globaltimer = now;
 }
 
+/* A lane that records nothing. */
+static __device__ __forceinline__ struct mokscope_lane mokscope_lane_null(void) {
+    struct mokscope_lane lane = {NULL, 0, 0, 0, 0, 0};
+    return lane;
+}
+
+/* After thread-form calls by thread 0 of the warp: the whole converged warp takes over its lane. */
+static __device__ __forceinline__ void mokscope_lane_adopt(struct mokscope_lane *lane) {
+    lane->count = __shfl_sync(0xffffffffu, lane->count, 0);
+    lane->last_sync = __shfl_sync(0xffffffffu, lane->last_sync, 0);
+}
+
 /* Claims a lane; every lane of a converged warp calls and gets the same answer. */
 static __device__ __noinline__ struct mokscope_lane mokscope_lane_open(uint32_t rank, uint32_t role, uint32_t cluster) {
-    struct mokscope_lane lane = {NULL, 0, 0, 0, 0, 0};
+    struct mokscope_lane lane = mokscope_lane_null();
     const struct mokscope_ring *ring = &mokscope_ring_device;
     if (ring->lanes == NULL || !(ring->role_mask >> role & 1u)) return lane;
     uint32_t thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -320,37 +335,43 @@ static __device__ __forceinline__ void mokscope_instant_thread(struct mokscope_l
     mokscope_write_thread(lane, lane->level >= level, mokscope_clock(), 0, event | mokscope_saturate16(small) << 16, argument);
 }
 
-/* The thread that owns the lane writes a sync entry and publishes the count, so that a killed kernel loses only its tail. */
-static __device__ __noinline__ void mokscope_sync_thread(struct mokscope_lane *lane) {
+/* The cold functions take and return values: a lane whose address escaped would live in memory instead of registers. */
+
+/* Writes a sync entry (two records) and publishes the count, so that a killed kernel loses only its tail. Returns the clock. */
+static __device__ __noinline__ uint32_t mokscope_sync_write(struct mokscope_lane lane) {
     uint64_t clock, globaltimer;
     mokscope_clock_pair(&clock, &globaltimer);
-    mokscope_write_thread(lane, 1, (uint32_t)clock, MOKSCOPE_LENGTH_SYNC, 0, (uint32_t)(clock >> 32));
-    mokscope_write_thread(lane, 1, (uint32_t)globaltimer, MOKSCOPE_LENGTH_SYNC | 1u, 0, (uint32_t)(globaltimer >> 32));
+    mokscope_write_thread(&lane, 1, (uint32_t)clock, MOKSCOPE_LENGTH_SYNC, 0, (uint32_t)(clock >> 32));
+    mokscope_write_thread(&lane, 1, (uint32_t)globaltimer, MOKSCOPE_LENGTH_SYNC | 1u, 0, (uint32_t)(globaltimer >> 32));
     __threadfence_system();
-    *(volatile uint32_t *)&mokscope_ring_device.lanes[lane->slot].count = lane->count;
-    lane->last_sync = (uint32_t)clock;
+    *(volatile uint32_t *)&mokscope_ring_device.lanes[lane.slot].count = lane.count;
+    return (uint32_t)clock;
 }
 
 enum { MOKSCOPE_SYNC_CYCLES = 1800000 }; /* about a millisecond */
 
 /* Call between tasks. */
 static __device__ __forceinline__ void mokscope_sync_if_due_thread(struct mokscope_lane *lane) {
-    if (lane->level && mokscope_clock() - lane->last_sync > MOKSCOPE_SYNC_CYCLES) mokscope_sync_thread(lane);
+    if (lane->level && mokscope_clock() - lane->last_sync > MOKSCOPE_SYNC_CYCLES) {
+        lane->last_sync = mokscope_sync_write(*lane);
+        lane->count += 2;
+    }
 }
 
 static __device__ __forceinline__ void mokscope_sync_if_due(struct mokscope_lane *lane) {
     if (lane->level && __shfl_sync(0xffffffffu, mokscope_clock() - lane->last_sync > MOKSCOPE_SYNC_CYCLES, 0)) {
-        if ((threadIdx.x & 31u) == 0) mokscope_sync_thread(lane);
-        lane->count = __shfl_sync(0xffffffffu, lane->count, 0);
+        if ((threadIdx.x & 31u) == 0) mokscope_sync_write(*lane);
         lane->last_sync = mokscope_clock();
+        lane->count += 2;
+        __syncwarp();
     }
 }
 
 /* Slow path of a wait that has polled for long: what a watchdog reads while the kernel spins. One thread. */
-static __device__ __noinline__ void mokscope_long_wait(const struct mokscope_lane *lane, uint32_t event, uint32_t index,
+static __device__ __noinline__ void mokscope_long_wait(struct mokscope_lane lane, uint32_t event, uint32_t index,
                                                        uint32_t awaited, uint32_t observed, uint64_t since) {
-    if (lane->level == 0) return;
-    struct mokscope_lane_header *header = mokscope_ring_device.lanes + lane->slot;
+    if (lane.level == 0) return;
+    struct mokscope_lane_header *header = mokscope_ring_device.lanes + lane.slot;
     header->wait_event = event;
     header->wait_index = index;
     header->wait_awaited = awaited;
@@ -358,10 +379,8 @@ static __device__ __noinline__ void mokscope_long_wait(const struct mokscope_lan
     *(volatile uint64_t *)&header->wait_since = since;
 }
 
-/* Publishes the lane; the one thread that ran the role. */
-static __device__ __noinline__ void mokscope_lane_close_thread(struct mokscope_lane *lane) {
-    if (lane->level == 0) return;
-    struct mokscope_lane_header *header = mokscope_ring_device.lanes + lane->slot;
+static __device__ __noinline__ void mokscope_lane_publish(uint32_t slot, uint32_t count) {
+    struct mokscope_lane_header *header = mokscope_ring_device.lanes + slot;
     uint64_t clock, globaltimer;
     uint32_t sm;
     mokscope_clock_pair(&clock, &globaltimer);
@@ -369,10 +388,15 @@ static __device__ __noinline__ void mokscope_lane_close_thread(struct mokscope_l
     header->clock_end = clock;
     header->globaltimer_end = globaltimer;
     header->sm_end = sm;
-    header->count = lane->count;
+    header->count = count;
     header->wait_since = 0;
     __threadfence_system();
     *(volatile uint32_t *)&header->state = MOKSCOPE_LANE_CLOSED;
+}
+
+/* Publishes the lane; the one thread that ran the role. */
+static __device__ __forceinline__ void mokscope_lane_close_thread(struct mokscope_lane *lane) {
+    if (lane->level != 0) mokscope_lane_publish(lane->slot, lane->count);
 }
 
 /* Publishes the lane; whole converged warp. */

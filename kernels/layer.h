@@ -1,0 +1,115 @@
+/* What the launcher (launch.c) and the kernels (route.cu, forward.cu) share: sizes, device structures and kernel arguments.
+ * Private to kernels/; the public interface is mok.h. Device memory is owned by the layer object in launch.c. */
+#ifndef LAYER_H
+#define LAYER_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+#include "schedule.h"
+
+/* Tile and thread geometry of the Hopper kernel. */
+enum {
+    TILE_ROWS = 128,            /* M tile: two MMA warpgroups of 64 rows */
+    GATE_UP_TILE_COLUMNS = 128, /* g and u of 128 columns make one N = 256 tile */
+    DOWN_TILE_COLUMNS = 256,
+    TILE_N = 256,
+    K_BLOCK = 64, /* one 128-byte swizzled row of BF16 */
+    STAGE_COUNT = 4,
+    UNIT_ROWS = 8,
+    WARPGROUP_THREADS = 128,
+    MMA_WARPGROUPS = 2,
+    CTA_THREADS = (1 + MMA_WARPGROUPS) * WARPGROUP_THREADS,
+    CTA_WARPS = CTA_THREADS / 32,
+    TASK_SLOTS = 2,
+    STAGING_COLUMNS = 128,                /* columns of an epilogue part */
+    STAGING_PITCH = STAGING_COLUMNS + 8,  /* elements; 16 bytes of padding keep banks apart */
+    COMM_CHUNK_BYTES = 4096,              /* a bulk copy of dispatch and combine */
+    COMM_CHUNKS = 4,                      /* chunk slots of a warp */
+    COMM_LEAD = 2,                        /* chunks that loads run ahead of stores */
+    ROUTE_THREADS = 256,
+    HANG_RECORDS = 32
+};
+
+/* A wait that reached its limit, or saw the abort of another. */
+struct hang_record {
+    uint32_t edge; /* enum edge */
+    uint32_t index, expected, observed;
+    uint32_t rank, cta, warp;
+    int32_t task;      /* task id, -1: none */
+    uint64_t since_ns; /* globaltimer when the wait began */
+};
+
+/* State of one rank that outlives a launch. Zeroed when the layer is made and by mok_layer_reset. */
+struct layer_control {
+    uint32_t abort;      /* nonzero: every role of every rank leaves; written at system scope */
+    uint32_t hang_count; /* hang records asked for */
+    uint32_t epoch;      /* launches so far: the routing launch adds one */
+    uint32_t overflow;   /* 1: capacity passed in this launch; expert and rows below */
+    int32_t overflow_expert;
+    int32_t overflow_rows;
+    uint32_t bad_routes; /* routes whose expert id is out of range, dropped in this launch */
+    int32_t bad_expert;  /* one of them */
+    struct hang_record hangs[HANG_RECORDS];
+};
+
+/* Routing of one rank in one launch, written by route.cu. */
+struct routing_table {
+    int32_t total_rows; /* padded; 0 after an overflow */
+    struct schedule_rows rows;
+    int32_t counts[SCHEDULE_EXPERTS_PER_RANK_MAX][SCHEDULE_RANKS_MAX]; /* routes a (local expert, source rank) */
+};
+
+/* One rank's memory. Arrays over ranks hold every peer's address, its own included. */
+struct rank_arguments {
+    CUtensorMap x_ring_map, h_ring_map, w_gate_map, w_up_map, w_down_map;
+    const uint16_t *x[SCHEDULE_RANKS_MAX];             /* [tokens, H] BF16, frozen from RANK_START on */
+    const int32_t *expert_ids[SCHEDULE_RANKS_MAX];     /* [tokens, k], -1 = dropped route */
+    uint16_t *combine[SCHEDULE_RANKS_MAX];             /* [tokens * k, H] BF16, one writer a slot */
+    uint32_t *rank_start[SCHEDULE_RANKS_MAX];          /* [ranks] launches begun, a source rank */
+    uint32_t *rank_done[SCHEDULE_RANKS_MAX];           /* [ranks] launches pushed, a source rank */
+    struct layer_control *control[SCHEDULE_RANKS_MAX];
+    const float *weights;        /* [tokens, k] FP32 router weights of this rank's tokens */
+    uint16_t *output;            /* [tokens, H] BF16 */
+    uint16_t *x_ring;            /* [ring_rows, H] BF16 */
+    uint16_t *h_ring;            /* [ring_rows, I] BF16 */
+    uint16_t *y_ring;            /* [ring_rows, H] BF16, combine path ring only */
+    int32_t *row_peer;           /* [capacity] source rank, -1 = padding */
+    int32_t *row_route;          /* [capacity] token * k + j at the source */
+    int32_t *tile_expert;        /* [capacity / TILE_ROWS] local expert */
+    struct routing_table *table;
+    uint32_t *counters;          /* schedule_edge_counter_begin(EDGE_COUNT) words; the routing launch zeroes them */
+    uint32_t *ticket;            /* next compute task; the routing launch zeroes it */
+    int32_t rank;
+};
+
+struct forward_arguments {
+    struct schedule schedule;
+    uint32_t counter_begin[EDGE_COUNT];
+    int32_t rank_first;      /* ranks of this launch: rank_first .. rank_first + gridDim.x / rank_ctas - 1 */
+    int32_t rank_ctas;       /* CTAs a rank */
+    uint64_t wait_limit_ns;  /* a wait longer than this aborts the launch */
+    uint32_t delay_seed;     /* test knob: random delays before tasks, by role */
+    uint32_t delay_limit_ns; /* 0: none */
+    struct rank_arguments ranks[SCHEDULE_RANKS_MAX];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Enqueue the routing launches of one rank. Returns a cudaError_t as int. */
+int route_launch(const struct forward_arguments *arguments, int32_t rank, void *stream);
+
+/* Enqueues the megakernel for ranks [rank_first, rank_first + rank_count); cooperative if rank_count > 1 (one launch holds
+ * all ranks). Returns a cudaError_t as int. */
+int forward_launch(const struct forward_arguments *arguments, int32_t rank_count, void *stream);
+
+/* Registers and shared bytes of the megakernel, for the run's description. */
+int forward_describe(int *registers, int *shared_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

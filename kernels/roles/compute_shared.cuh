@@ -1,0 +1,91 @@
+/* Shared memory of a compute CTA and the barriers between its roles.
+ *
+ * PROTOCOL compute CTA
+ *   Roles      load: warp 0 of warpgroup 0, one thread; store 0 and 1: warps 2 and 3 of warpgroup 0, one for each MMA
+ *              warpgroup; MMA 0 and 1: warpgroups 1 and 2, rows 0-63 and 64-127 of the tile
+ *   task       full[slot]: 1 arrival (load, after writing the slot); empty[slot]: every thread that reads it (MMA 256,
+ *              store 64). The slot is generic-proxy data only.
+ *   stage      full[s]: 1 arrival + bytes (load announces, TMA delivers A and B); empty[s]: 2 arrivals (one thread of each
+ *              MMA warpgroup, after wgmma_wait_group says that the stage was read)
+ *   staging    full[w]: 128 arrivals (all threads of MMA w, each after st.shared and the async-proxy fence); empty[w]:
+ *              1 arrival (store w, after bulk_wait_group_read)
+ *   Phase      a waiter of full starts with parity 0, a waiter of empty with parity 1 (the phase before the first) */
+#ifndef COMPUTE_SHARED_CUH
+#define COMPUTE_SHARED_CUH
+
+#include "roles/wait.cuh"
+
+struct operand_stage {
+    uint16_t a[TILE_ROWS * K_BLOCK]; /* rows of 128 bytes, 128-byte swizzle */
+    uint16_t b[TILE_N * K_BLOCK];    /* gate+up: 128 rows of W_gate, then 128 of W_up */
+};
+
+enum { STAGE_BYTES = sizeof(struct operand_stage), STORE_WARPS = MMA_WARPGROUPS };
+
+/* A task as the load role hands it to the others; phase == PHASE_NONE ends every role. */
+struct task_slot {
+    struct schedule_task task;
+    int32_t id;
+    int32_t expert;
+};
+
+struct compute_shared {
+    struct operand_stage stage[STAGE_COUNT];
+    uint16_t staging[MMA_WARPGROUPS][64 * STAGING_PITCH];
+    uint64_t stage_full[STAGE_COUNT], stage_empty[STAGE_COUNT];
+    uint64_t task_full[TASK_SLOTS], task_empty[TASK_SLOTS];
+    uint64_t staging_full[MMA_WARPGROUPS], staging_empty[MMA_WARPGROUPS];
+    struct task_slot task[TASK_SLOTS];
+};
+
+enum { TASK_READERS = MMA_WARPGROUPS * WARPGROUP_THREADS + STORE_WARPS * 32 };
+
+/* Position in a ring of barriers: which slot, and the parity a waiter of `full` expects. One owner a role. */
+struct ring_position {
+    uint32_t slot, parity;
+};
+
+static __device__ __forceinline__ void ring_advance(struct ring_position *p, uint32_t slots) {
+    p->slot += 1;
+    if (p->slot == slots) {
+        p->slot = 0;
+        p->parity ^= 1u;
+    }
+}
+
+static __device__ void compute_barriers_init(struct compute_shared *shared) {
+    for (int i = 0; i < STAGE_COUNT; i++) {
+        mbarrier_init_shared(&shared->stage_full[i], 1);
+        mbarrier_init_shared(&shared->stage_empty[i], MMA_WARPGROUPS);
+    }
+    for (int i = 0; i < TASK_SLOTS; i++) {
+        mbarrier_init_shared(&shared->task_full[i], 1);
+        mbarrier_init_shared(&shared->task_empty[i], TASK_READERS);
+    }
+    for (int i = 0; i < MMA_WARPGROUPS; i++) {
+        mbarrier_init_shared(&shared->staging_full[i], WARPGROUP_THREADS);
+        mbarrier_init_shared(&shared->staging_empty[i], 1);
+    }
+    mbarrier_init_fence();
+}
+
+/* Reads the next task; whole warp. Returns PHASE_NONE at the end and after an abort. */
+static __device__ __forceinline__ struct task_slot task_take(const struct cta_view *v, struct mokscope_lane *lane,
+                                                             struct compute_shared *shared, struct ring_position *position,
+                                                             bool record) {
+    struct task_slot slot;
+    uint64_t *full = &shared->task_full[position->slot];
+    uint32_t unused = 0;
+    uint32_t ready = record ? wait_barrier_warp(v, lane, full, position->parity, EDGE_TASK_FULL, position->slot)
+                            : wait_barrier_stall(v, full, position->parity, EDGE_TASK_FULL, position->slot, &unused);
+    if (__all_sync(0xffffffffu, ready)) {
+        slot = shared->task[position->slot];
+        mbarrier_arrive_shared(&shared->task_empty[position->slot]);
+        ring_advance(position, TASK_SLOTS);
+    } else {
+        slot.task.phase = PHASE_NONE;
+    }
+    return slot;
+}
+
+#endif
