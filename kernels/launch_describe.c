@@ -1,0 +1,135 @@
+/* What the recorder is told about a layer: shape and knobs as attributes, every task of the last pass, every counter's target. */
+#include "launch_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../probes/mokscope_describe.h"
+
+static void describe_number(const char *kind, const char *name, int64_t value, const char *unit) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    mokscope_describe_attribute(kind, name, text, unit);
+}
+
+static void describe_options(const struct mok_layer *layer) {
+    const struct mok_options *o = &layer->options;
+    int registers = 0, shared_bytes = 0;
+    describe_number("shape", "ranks", o->ranks, "");
+    describe_number("shape", "experts_per_rank", o->experts_per_rank, "");
+    describe_number("shape", "tokens", o->tokens, "tokens a rank");
+    describe_number("shape", "hidden", o->hidden, "columns");
+    describe_number("shape", "intermediate", o->intermediate, "columns");
+    describe_number("shape", "top_k", o->top_k, "");
+    describe_number("knob", "rank_ctas", o->rank_ctas, "CTAs");
+    describe_number("knob", "comm_sms", o->comm_sms, "CTAs");
+    describe_number("knob", "minibatch_rows", o->minibatch_rows, "rows");
+    describe_number("knob", "ring_rows", o->ring_rows, "rows");
+    describe_number("knob", "lag", o->lag, "minibatches");
+    describe_number("knob", "capacity_rows", o->capacity_rows, "rows");
+    mokscope_describe_attribute("knob", "combine", o->combine_ring ? "ring" : "direct", "");
+    mokscope_describe_attribute("knob", "launch", o->one_launch ? "one" : "separate", "");
+    mokscope_describe_attribute("shape", "pass", "forward", "");
+    mokscope_describe_attribute("shape", "precision", "bf16", "");
+    describe_number("knob", "tile_rows", TILE_ROWS, "rows");
+    describe_number("knob", "tile_columns", TILE_N, "columns");
+    describe_number("knob", "k_block", K_BLOCK, "columns");
+    describe_number("knob", "stages", STAGE_COUNT, "");
+    if (forward_describe(&registers, &shared_bytes) == 0) {
+        describe_number("version", "kernel_registers", registers, "a thread");
+        describe_number("version", "kernel_shared_bytes", shared_bytes, "bytes a CTA");
+    }
+}
+
+static void describe_routing(const struct mok_layer *layer) {
+    const struct layer_shape *shape = &layer->arguments.schedule.shape;
+    for (int32_t rank = 0; rank < shape->rank_count; rank++) {
+        for (int32_t e = 0; e < shape->experts_per_rank; e++) {
+            char name[48];
+            snprintf(name, sizeof name, "rows_expert_%03d", rank * shape->experts_per_rank + e);
+            describe_number("routing", name, layer->tables[rank].rows.expert_rows[e], "rows");
+        }
+    }
+}
+
+/* Rows of [first, first + count) that carry a route, and whether they belong to one expert (else -1). */
+static int32_t count_rows(const struct routing_table *table, int32_t experts, int32_t first, int32_t count, int32_t *expert) {
+    int32_t rows = 0;
+    *expert = -1;
+    for (int32_t e = 0; e < experts; e++) {
+        int32_t begin = table->rows.expert_row_begin[e], end = begin + table->rows.expert_rows[e];
+        int32_t low = schedule_maximum(begin, first), high = schedule_minimum(end, first + count);
+        if (first >= begin && first < table->rows.expert_row_begin[e + 1]) *expert = e;
+        if (high > low) rows += high - low;
+    }
+    return rows;
+}
+
+static struct mokscope_task_row describe_task(const struct mok_layer *layer, int32_t rank, const struct schedule_task *task,
+                                              int32_t id) {
+    static const char *const phases[] = {"dispatch", "gate+up", "down", "combine"};
+    const struct layer_shape *shape = &layer->arguments.schedule.shape;
+    int communication = task->phase == PHASE_DISPATCH || task->phase == PHASE_COMBINE;
+    int32_t height = communication ? UNIT_ROWS : TILE_ROWS, expert = -1;
+    int32_t rows = count_rows(&layer->tables[rank], shape->experts_per_rank, task->tile_row * height, height, &expert);
+    struct mokscope_task_row row = {.rank = rank, .task_id = id, .phase = phases[task->phase]};
+    row.minibatch = task->minibatch;
+    row.expert = expert < 0 ? -1 : rank * shape->experts_per_rank + expert;
+    row.tile_row = task->tile_row;
+    row.tile_column = task->tile_column;
+    row.row_count = rows;
+    row.padding_rows = height - rows;
+    if (task->phase == PHASE_GATE_UP) row.flops = 4LL * rows * GATE_UP_TILE_COLUMNS * shape->hidden;
+    if (task->phase == PHASE_DOWN) row.flops = 2LL * rows * DOWN_TILE_COLUMNS * shape->intermediate;
+    if (communication) row.bytes = 2LL * rows * shape->hidden;
+    if (task->phase == PHASE_DOWN && layer->arguments.schedule.knobs.combine == COMBINE_DIRECT)
+        row.bytes = 2LL * rows * DOWN_TILE_COLUMNS;
+    return row;
+}
+
+static void describe_tasks(const struct mok_layer *layer, int32_t rank) {
+    const struct schedule *s = &layer->arguments.schedule;
+    struct schedule_order compute = schedule_compute_order(s, layer->tables[rank].total_rows);
+    struct schedule_order comm = schedule_comm_order(s, layer->tables[rank].total_rows);
+    int32_t compute_count = schedule_order_task_count(&compute), comm_count = schedule_order_task_count(&comm);
+    struct mokscope_task_row *rows = calloc((size_t)(compute_count + comm_count) + 1, sizeof *rows);
+    if (rows == NULL) return;
+    for (int32_t i = 0; i < compute_count; i++) {
+        struct schedule_task task = schedule_order_task(&compute, i);
+        rows[i] = describe_task(layer, rank, &task, i);
+    }
+    for (int32_t i = 0; i < comm_count; i++) {
+        struct schedule_task task = schedule_order_task(&comm, i);
+        rows[compute_count + i] = describe_task(layer, rank, &task, schedule_comm_task_id(&compute, i));
+    }
+    mokscope_describe_tasks(rows, (size_t)(compute_count + comm_count));
+    free(rows);
+}
+
+static void describe_targets(const struct mok_layer *layer, int32_t rank) {
+    const struct schedule *s = &layer->arguments.schedule;
+    int32_t total_rows = layer->tables[rank].total_rows;
+    size_t count = 0;
+    struct mokscope_target_row *rows = calloc((size_t)schedule_edge_counter_begin(s, EDGE_COUNT) + 1, sizeof *rows);
+    if (rows == NULL) return;
+    for (int32_t e = 0; e < EDGE_COUNT; e++) {
+        for (int32_t i = 0; i < schedule_edge_counter_count(s, (enum edge)e); i++) {
+            uint32_t target = schedule_edge_target(s, total_rows, (enum edge)e, i, 1);
+            if (target == 0) continue;
+            rows[count++] = (struct mokscope_target_row){NULL, rank, e, (uint32_t)i, target};
+        }
+    }
+    mokscope_describe_targets(rows, count);
+    free(rows);
+}
+
+void mok_layer_describe(const struct mok_layer *layer) {
+    if (!mokscope_describe_recording()) return;
+    describe_options(layer);
+    if (!layer->checked) return;
+    describe_routing(layer);
+    for (int32_t rank = 0; rank < layer->options.ranks; rank++) {
+        describe_tasks(layer, rank);
+        describe_targets(layer, rank);
+    }
+}

@@ -1,0 +1,123 @@
+"""Correctness of the forward megakernel on a GPU: float64 reference, poisoned outputs, same bits over runs and knobs.
+
+Usage: correctness.py [small|full|delays|all]. One line a check, last line the count; exit status 1 on a failure."""
+import itertools
+import os
+import sys
+
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+import torch  # noqa: E402
+
+import mok  # noqa: E402
+
+LIMIT = 1e-2  # relative L1, design of the layer
+passed = failed = 0
+
+
+def report(name, ok, detail=""):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    print(f"{'ok' if ok else 'FAIL'} {name} {detail}", flush=True)
+
+
+def guarded(name):
+    def decorate(function):
+        try:
+            function()
+        except (mok.MokError, RuntimeError) as error:
+            report(name, False, str(error)[:600])
+    return decorate
+
+
+def check_problem(library, name, problem, repeats=1, **knobs):
+    @guarded(name)
+    def _():
+        layer = mok.Layer(library, problem, **knobs)
+        output = [o.clone() for o in layer.forward()]
+        error, largest = mok.relative_l1(output, problem.reference())
+        same = all(all(torch.equal(a, b) for a, b in zip(layer.forward(), output)) for _ in range(repeats - 1))
+        report(name, error <= LIMIT and same, f"relative L1 {error:.2e}, max abs {largest:.3f}, {repeats} runs same bits: {same}")
+        layer.close()
+
+
+def same_bits(library, name, problem, variants):
+    """Every variant of the schedule knobs gives the bits of the first."""
+    @guarded(name)
+    def _():
+        first, different = None, []
+        for knobs in variants:
+            layer = mok.Layer(library, problem, **knobs)
+            output = [o.clone() for o in layer.forward()]
+            first = first or output
+            if not all(torch.equal(a, b) for a, b in zip(output, first)):
+                different.append(knobs)
+            layer.close()
+        report(name, not different and not any(o.isnan().any() for o in first), f"{len(variants)} variants, different: {different}")
+
+
+def small(library):
+    for launch in (1, 0):
+        for ranks, combine in itertools.product((1, 2, 4), (0, 1)):
+            problem = mok.Problem(ranks, 2, 200, 512, 256, 3, seed=ranks)
+            check_problem(library, f"small ranks {ranks} combine {'ring' if combine else 'direct'} launch {'one' if launch else 'separate'}",
+                          problem, repeats=3, combine_ring=combine, one_launch=launch, wait_limit_ns=300_000_000)
+            if failed:
+                return
+    check_problem(library, "small ranks 8", mok.Problem(8, 2, 130, 512, 256, 4, seed=8), one_launch=1, wait_limit_ns=300_000_000)
+    for routing in ("zipf", "hot", "empty", "one_rank"):
+        problem = mok.Problem(2, 4, 500, 1024, 384, 4, experts=32, routing=routing, dropped=0.1)
+        check_problem(library, f"small routing {routing}, 10% dropped", problem, repeats=2, wait_limit_ns=300_000_000)
+    problem = mok.Problem(2, 4, 700, 768, 384, 4)
+    variants = [dict(comm_sms=c, minibatch_rows=m, ring_rows=m * r, lag=lag, combine_ring=k)
+                for c, m, r, lag, k in itertools.product((1, 3, 8), (128, 512), (2, 4), (-1, 1), (0, 1))]
+    same_bits(library, "small knobs", problem, variants)
+
+    @guarded("capacity overflow")
+    def _():
+        layer = mok.Layer(library, mok.Problem(2, 2, 500, 512, 256, 4, routing="one_rank"), capacity_rows=1024)
+        try:
+            layer.forward()
+            report("capacity overflow", False, "no error")
+        except mok.MokError as error:
+            report("capacity overflow", "capacity" in str(error) and "1024" in str(error), str(error))
+        layer.close()
+
+
+def full(library):
+    for model, ranks in itertools.product(("glm-5.2", "qwen3.5"), (1, 2, 4)):
+        problem = mok.Problem.of_model(model, ranks)
+        check_problem(library, f"{model} ranks {ranks}", problem, repeats=20 if ranks == 2 else 2)
+        if ranks == 4:
+            continue
+        same_bits(library, f"{model} ranks {ranks} knobs", problem,
+                  [dict(comm_sms=c, minibatch_rows=m, ring_rows=4 * m) for c in (2, 4, 8) for m in (1024, 2048)] + [dict(combine_ring=1)])
+        del problem
+        torch.cuda.empty_cache()
+
+
+def delays(library):
+    @guarded("200 launches with random delays")
+    def _():
+        problem = mok.Problem(4, 2, 300, 512, 256, 4, seed=3)
+        wrong = 0
+        for combine in (0, 1):
+            layer = mok.Layer(library, problem, combine_ring=combine, minibatch_rows=128, ring_rows=256, lag=1)
+            first = [o.clone() for o in layer.forward()]
+            for seed in range(100):
+                layer.adjust(comm_sms=layer.options().comm_sms, delay_seed=seed + 1, delay_limit_ns=20000)
+                wrong += not all(torch.equal(a, b) for a, b in zip(layer.forward(), first))
+            layer.close()
+        report("200 launches with random delays", wrong == 0, f"{wrong} differ")
+
+
+def main():
+    which = sys.argv[1] if len(sys.argv) > 1 else "all"
+    library = mok.load_library()
+    for name, function in (("small", small), ("delays", delays), ("full", full)):
+        if which in (name, "all") and not failed:
+            function(library)
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    sys.exit(1 if failed else 0)
+
+
+main()

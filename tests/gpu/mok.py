@@ -1,0 +1,210 @@
+"""The MoE layer through ctypes, on PyTorch tensors: shapes, random inputs, a float64 reference, and the unfused baseline.
+
+Used by tests/gpu/correctness.py and tests/gpu/bench.py on a machine with a GPU and PyTorch. Inputs are random; outputs are
+poisoned with NaN by forward() before each pass."""
+import ctypes
+import os
+import pathlib
+
+import torch
+
+# name: experts of the model, hidden, intermediate, top-k, experts a rank at EP 64 (kernels/models.def)
+MODELS = {
+    "kimi-k2.7": (384, 7168, 2048, 8, 6),
+    "glm-5.2": (256, 6144, 2048, 8, 4),
+    "qwen3.5": (512, 4096, 1024, 10, 8),
+    "deepseek-v4-pro": (384, 7168, 3072, 6, 6),
+}
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("message", ctypes.c_char * 512), ("hint", ctypes.c_char * 512)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t)] + [
+        (name, ctypes.c_int32)
+        for name in ("ranks experts_per_rank tokens hidden intermediate top_k rank_ctas comm_sms minibatch_rows ring_rows lag "
+                     "combine_ring capacity_rows one_launch").split()
+    ] + [("wait_limit_ns", ctypes.c_int64), ("delay_seed", ctypes.c_uint32), ("delay_limit_ns", ctypes.c_uint32)]
+
+
+def load_library():
+    default = pathlib.Path(__file__).resolve().parents[2] / "build" / "libmok.so"
+    library = ctypes.CDLL(os.environ.get("MOK_LIBRARY", str(default)), mode=ctypes.RTLD_GLOBAL)
+    library.mok_layer_forward_flops.restype = ctypes.c_double
+    library.mok_layer_options.restype = ctypes.POINTER(Options)
+    return library
+
+
+class MokError(RuntimeError):
+    pass
+
+
+class Problem:
+    """Random weights, inputs and routes of all ranks. experts: model's full count, folded onto the experts present."""
+
+    def __init__(self, ranks, experts_per_rank, tokens, hidden, intermediate, top_k, experts=None, routing="uniform", seed=1,
+                 dropped=0.0):
+        generator = torch.Generator(device="cuda").manual_seed(seed)
+
+        def normal(*shape, deviation=1.0):
+            values = torch.empty(*shape, dtype=torch.bfloat16, device="cuda")
+            flat = values.view(-1)
+            for begin in range(0, flat.numel(), 1 << 26):  # in parts: FP32 normals of all weights at once would not be needed
+                part = flat[begin:begin + (1 << 26)]
+                part.copy_(torch.randn(part.shape, generator=generator, device="cuda") * deviation)
+            return values
+
+        self.shape = (ranks, experts_per_rank, tokens, hidden, intermediate, top_k)
+        self.x = [normal(tokens, hidden) for _ in range(ranks)]
+        self.w_gate = [normal(experts_per_rank, intermediate, hidden, deviation=hidden**-0.5) for _ in range(ranks)]
+        self.w_up = [normal(experts_per_rank, intermediate, hidden, deviation=hidden**-0.5) for _ in range(ranks)]
+        self.w_down = [normal(experts_per_rank, hidden, intermediate, deviation=intermediate**-0.5) for _ in range(ranks)]
+        self.output = [torch.empty_like(x) for x in self.x]
+        experts = experts or max(16, ranks * experts_per_rank)
+        self.ids, self.weights = [], []
+        for _ in range(ranks):
+            ids = draw_routes(routing, tokens, top_k, experts, ranks * experts_per_rank, generator)
+            drop = torch.rand(ids.shape, generator=generator, device="cuda") < dropped
+            self.ids.append(torch.where(drop, -1, ids).to(torch.int32).contiguous())
+            self.weights.append(torch.softmax(torch.randn(tokens, top_k, generator=generator, device="cuda"), 1).contiguous())
+
+    @classmethod
+    def of_model(cls, name, ranks, tokens=2048, **rest):
+        experts, hidden, intermediate, top_k, per_rank = MODELS[name]
+        return cls(ranks, per_rank, tokens, hidden, intermediate, top_k, experts=experts, **rest)
+
+    def reference(self):
+        """Float64, no rounding inside; independent of the layer's order. List of [tokens, hidden]."""
+        ranks, per_rank, tokens, hidden, _, top_k = self.shape
+        x, ids = torch.cat(self.x), torch.cat(self.ids)
+        weights = torch.cat(self.weights).double()
+        out = torch.zeros(ranks * tokens, hidden, dtype=torch.float64, device="cuda")
+        for expert in range(ranks * per_rank):
+            rank, local = divmod(expert, per_rank)
+            token, slot = (ids == expert).nonzero(as_tuple=True)
+            if token.numel() == 0:
+                continue
+            rows = x[token].double()
+            gate = rows @ self.w_gate[rank][local].double().T
+            up = rows @ self.w_up[rank][local].double().T
+            y = (torch.nn.functional.silu(gate) * up) @ self.w_down[rank][local].double().T
+            out.index_add_(0, token, y * weights[token, slot][:, None])
+        return list(out.split(tokens))
+
+    def unfused(self):
+        """Closure of one forward pass in plain PyTorch: gather, grouped_mm, SwiGLU, grouped_mm, weighted combine. The
+        sort by expert is inside, as routing is inside the layer."""
+        ranks, per_rank, tokens, hidden, intermediate, top_k = self.shape
+        x, ids, weights = torch.cat(self.x), torch.cat(self.ids), torch.cat(self.weights)
+        gate_up = torch.cat([torch.cat(self.w_gate), torch.cat(self.w_up)], 1).transpose(1, 2)
+        down = torch.cat(self.w_down).transpose(1, 2)
+        experts = ranks * per_rank
+
+        def forward():
+            flat = ids.view(-1)
+            order = torch.argsort(flat)
+            counts = torch.bincount(flat, minlength=experts)
+            offsets = counts.cumsum(0).to(torch.int32)
+            rows = x[order // top_k]
+            both = torch._grouped_mm(rows, gate_up, offs=offsets)
+            gate, up = both.split(intermediate, 1)
+            y = torch._grouped_mm(torch.nn.functional.silu(gate) * up, down, offs=offsets)
+            scaled = torch.empty_like(y)
+            scaled[order] = y * weights.view(-1)[order][:, None].to(y.dtype)
+            return scaled.view(-1, top_k, hidden).sum(1)
+
+        return forward
+
+
+def draw_routes(routing, tokens, top_k, experts, present, generator):
+    """Top-k routes without repetition over the model's experts (Gumbel top-k), folded onto the experts present."""
+    weights = torch.ones(experts, device="cuda")
+    if routing == "zipf":
+        weights = torch.arange(1, experts + 1, device="cuda", dtype=torch.float32)**-1.2
+    elif routing == "hot":
+        weights[0] = experts
+    elif routing == "empty":
+        weights[experts // 2:] = 1e-30
+        return (torch.rand(tokens, experts, generator=generator, device="cuda") + 1e-3 * weights).topk(top_k, 1).indices % max(1, present // 2)
+    elif routing == "one_rank":
+        return torch.randint(0, max(1, present // 2), (tokens, top_k), generator=generator, device="cuda")
+    uniform = torch.rand(tokens, experts, generator=generator, device="cuda").clamp_min(1e-20)
+    return (weights.log() - (-uniform.log()).log()).topk(top_k, 1).indices % present
+
+
+class Layer:
+    def __init__(self, library, problem, **knobs):
+        self.library, self.problem = library, problem
+        self.handle = ctypes.c_void_p()
+        options = Options()
+        library.mok_options_init(ctypes.byref(options))
+        for name, value in zip("ranks experts_per_rank tokens hidden intermediate top_k".split(), problem.shape):
+            setattr(options, name, value)
+        for name, value in knobs.items():
+            setattr(options, name, value)
+        self.call("mok_layer_create", ctypes.byref(options), ctypes.byref(self.handle))
+        for rank in range(problem.shape[0]):
+            pointers = [t.data_ptr() for t in (problem.x[rank], problem.ids[rank], problem.weights[rank], problem.w_gate[rank],
+                                               problem.w_up[rank], problem.w_down[rank], problem.output[rank])]
+            self.call("mok_layer_bind", self.handle, ctypes.c_int32(rank), *map(ctypes.c_void_p, pointers))
+
+    def call(self, name, *arguments):
+        error = Error()
+        if getattr(self.library, name)(*arguments, ctypes.byref(error)) != 0:
+            raise MokError(f"{name}: {error.message.decode()} | hint: {error.hint.decode()}")
+
+    def enqueue(self):
+        self.call("mok_layer_forward", self.handle, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+
+    def forward(self):
+        for output in self.problem.output:
+            output.fill_(float("nan"))
+        self.enqueue()
+        self.check()
+        return self.problem.output
+
+    def check(self):
+        self.call("mok_layer_check", self.handle)
+
+    def adjust(self, comm_sms=0, delay_seed=0, delay_limit_ns=0):
+        self.call("mok_layer_adjust", self.handle, ctypes.c_int32(comm_sms), ctypes.c_uint32(delay_seed),
+                  ctypes.c_uint32(delay_limit_ns))
+
+    def reset(self):
+        self.call("mok_layer_reset", self.handle)
+
+    def flops(self):
+        return self.library.mok_layer_forward_flops(self.handle)
+
+    def options(self):
+        return self.library.mok_layer_options(self.handle).contents
+
+    def close(self):
+        if self.handle:
+            torch.cuda.synchronize()
+            self.library.mok_layer_destroy(self.handle)
+            self.handle = ctypes.c_void_p()
+
+
+def relative_l1(output, reference):
+    """(relative L1, maximum absolute error) over all ranks; NaN anywhere gives NaN."""
+    difference = sum((o.double() - r).abs().sum() for o, r in zip(output, reference))
+    total = sum(r.abs().sum() for r in reference)
+    largest = max((o.double() - r).abs().max() for o, r in zip(output, reference))
+    return float(difference / total), float(largest)
+
+
+def median_ms(function, repeats=50, warm_up=5):
+    """Median and 5th/95th percentile of GPU time in ms, one event pair a call."""
+    for _ in range(warm_up):
+        function()
+    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
+    for begin, end in pairs:
+        begin.record()
+        function()
+        end.record()
+    torch.cuda.synchronize()
+    times = sorted(begin.elapsed_time(end) for begin, end in pairs)
+    return times[len(times) // 2], times[len(times) // 20], times[-1 - len(times) // 20]
