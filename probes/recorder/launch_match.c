@@ -1,0 +1,72 @@
+/* See launch_match.h. */
+#include "launch_match.h"
+
+#include <stdlib.h>
+
+static int by_begin(const void *a, const void *b) {
+    const struct match_kernel *x = a, *y = b;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    return x->kernel_id < y->kernel_id ? -1 : x->kernel_id > y->kernel_id;
+}
+
+static int contains(const struct match_kernel *kernel, const struct match_launch *launch) {
+    return kernel->device_id == launch->device_id && kernel->begin_ns <= launch->begin_ns + LAUNCH_MATCH_SLACK_NS &&
+           kernel->end_ns >= launch->end_ns - LAUNCH_MATCH_SLACK_NS;
+}
+
+static uint64_t distance(int64_t a, int64_t b) { return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a; }
+
+/* First kernel that begins after time. */
+static size_t first_after(const struct match_kernel *kernels, size_t count, int64_t time_ns) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (kernels[middle].begin_ns > time_ns) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+static void match_one(struct match_launch *launch, size_t launch_index, struct match_kernel *kernels, size_t kernel_count,
+                      int64_t longest_ns, int same_grid) {
+    size_t last = first_after(kernels, kernel_count, launch->begin_ns + LAUNCH_MATCH_SLACK_NS), best = kernel_count;
+    uint64_t best_distance = UINT64_MAX;
+    for (size_t i = last; i-- > 0;) {
+        const struct match_kernel *kernel = &kernels[i];
+        if (kernel->begin_ns < launch->end_ns - LAUNCH_MATCH_SLACK_NS - longest_ns) break;
+        if (kernel->launch >= 0 || !contains(kernel, launch)) continue;
+        if (same_grid && kernel->grid_id != (int64_t)launch->grid_id) continue;
+        uint64_t far = distance(kernel->begin_ns, launch->begin_ns) + distance(kernel->end_ns, launch->end_ns);
+        if (far >= best_distance) continue;
+        best_distance = far;
+        best = i;
+    }
+    if (best == kernel_count) return;
+    launch->kernel = (int64_t)best;
+    kernels[best].launch = (int64_t)launch_index;
+}
+
+size_t launch_match(struct match_launch *launches, size_t launch_count, struct match_kernel *kernels, size_t kernel_count) {
+    int64_t longest_ns = 0;
+    size_t matches = 0;
+    if (kernel_count > 0) qsort(kernels, kernel_count, sizeof *kernels, by_begin);
+    for (size_t i = 0; i < kernel_count; i++) {
+        kernels[i].launch = -1;
+        if (kernels[i].end_ns - kernels[i].begin_ns > longest_ns) longest_ns = kernels[i].end_ns - kernels[i].begin_ns;
+    }
+    for (size_t i = 0; i < launch_count; i++) launches[i].kernel = -1;
+    for (int same_grid = 1; same_grid >= 0; same_grid--)
+        for (size_t i = 0; i < launch_count; i++)
+            if (launches[i].kernel < 0) match_one(&launches[i], i, kernels, kernel_count, longest_ns, same_grid);
+    for (size_t i = 0; i < launch_count; i++) matches += launches[i].kernel >= 0;
+    return matches;
+}
+
+struct clock_reading launch_match_reading(const struct match_launch *launch, const struct match_kernel *kernel) {
+    int64_t middle = launch->begin_ns + (launch->end_ns - launch->begin_ns) / 2;
+    return (struct clock_reading){middle, middle + kernel->begin_ns - launch->begin_ns,
+                                  middle + kernel->end_ns - launch->end_ns};
+}
