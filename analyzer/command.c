@@ -6,9 +6,8 @@
 #include <string.h>
 #include <yajl/yajl_gen.h>
 
-#ifndef MOKSCOPE_VERSION
-#define MOKSCOPE_VERSION "0.1.0"
-#endif
+#include "../probes/version.h"
+
 #ifndef MOKSCOPE_GIT_REVISION
 #define MOKSCOPE_GIT_REVISION ""
 #endif

@@ -6,6 +6,7 @@
  * lose more, and the run would be gone with it. After close, or trace_write_finalise, the trace is one file. */
 #include "trace_write_internal.h"
 
+#include "../version.h"
 #include "schema.h"
 
 #include <errno.h>
@@ -20,11 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef MOKSCOPE_VERSION
-#define MOKSCOPE_VERSION "unknown"
-#endif
-#ifndef MOKSCOPE_REVISION
-#define MOKSCOPE_REVISION ""
+#ifndef MOKSCOPE_GIT_REVISION
+#define MOKSCOPE_GIT_REVISION ""
 #endif
 
 enum { FREE_BYTES_MINIMUM = 4 << 20, BUSY_MS = 10000 };
@@ -264,7 +262,7 @@ static int write_run(struct trace_writer *writer, const struct trace_run *run, s
         return trace_writer_fail(writer, error, "create");
     trace_writer_bind(statement, "slssss", run->producer, realtime_ns(),
                       run->tool_version != NULL ? run->tool_version : MOKSCOPE_VERSION,
-                      run->git_revision != NULL ? run->git_revision : MOKSCOPE_REVISION, run->command,
+                      run->git_revision != NULL ? run->git_revision : MOKSCOPE_GIT_REVISION, run->command,
                       run->host != NULL ? run->host : host);
     int code = sqlite3_step(statement);
     sqlite3_finalize(statement);
