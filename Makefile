@@ -74,7 +74,7 @@ check: deps ## all tests that need no GPU (those that do count as skipped withou
 	@$(MAKE) --no-print-directory all tests
 	@tests/run $(T)
 
-tests: $(UNIT_TESTS)
+tests: $(UNIT_TESTS) ## build the unit tests
 
 check-gpu: all ## the GPU tests, on a machine with a Hopper GPU
 	@tests/gpu/all.sh check

@@ -59,6 +59,8 @@ void options_print_help(const struct option_verb *verb) {
     printf("\nexamples:\n");
     for (size_t i = 0; i < 2; i++)
         if (verb->examples[i] != NULL) printf("  %s\n", verb->examples[i]);
+    printf("\nexit status: 0 done, 1 failure, 2 wrong usage%s%s\n", verb->exits != NULL ? ", " : "",
+           verb->exits != NULL ? verb->exits : "");
 }
 
 static int unknown_option(const struct option_verb *verb, const char *word, const char *shown, struct error *error) {

@@ -37,6 +37,7 @@ struct option_verb {
     int positional_minimum, positional_maximum; /* arguments that are no options */
     bool command_after;        /* everything from the first non-option (or after --) belongs to a command */
     const char *examples[2];   /* whole command lines */
+    const char *exits;         /* exit statuses beside 0, 1 and 2, e.g. "128+n the program's signal n"; NULL: none */
 };
 
 enum option_result { OPTIONS_GO = 0, OPTIONS_HELP = 1 }; /* negative: error_code */
