@@ -3,7 +3,7 @@
  * How to use
  *   1. #include "mokscope_probe.h" in the .cu file whose kernel you instrument.
  *   2. Describe your roles and events once, as arrays of struct mokscope_role_row / mokscope_event_row, and name them in
- *      MOKSCOPE_MODULE("my kernel", roles, events, edges) at file scope (kernels/mok_events.cuh is an example).
+ *      MOKSCOPE_MODULE("my kernel", roles, events, edges) at file scope (probes/mok_events.h is an example).
  *   3. At the start of a role, all 32 lanes of its warp:  struct mokscope_lane lane = mokscope_lane_open(rank, ROLE, cluster);
  *   4. Around work:  uint32_t begin = mokscope_clock();  ...work...  mokscope_span(&lane, LEVEL, begin, EVENT, small, argument);
  *      by the whole converged warp, or mokscope_span_thread(...) where one thread alone runs the role.
