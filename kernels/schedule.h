@@ -386,9 +386,16 @@ SCHEDULE_FUNCTION struct schedule_task schedule_order_task(const struct schedule
     return task;
 }
 
-/* Task ids in a trace: compute tasks 0..n-1 in ticket order, communication tasks from n on. */
-SCHEDULE_FUNCTION int32_t schedule_comm_task_id(const struct schedule_order *compute, int32_t comm_index) {
-    return schedule_order_task_count(compute) + comm_index;
+enum { SCHEDULE_BACKWARD_TASK_FIRST = 1 << 24 };
+
+/* Task ids in a trace: compute tasks 0..n-1 in ticket order, communication tasks from n on; those of the backward pass
+ * from SCHEDULE_BACKWARD_TASK_FIRST on. */
+SCHEDULE_FUNCTION int32_t schedule_compute_task_id(const struct schedule *s, int32_t index) {
+    return (s->pass == PASS_BACKWARD ? SCHEDULE_BACKWARD_TASK_FIRST : 0) + index;
+}
+
+SCHEDULE_FUNCTION int32_t schedule_comm_task_id(const struct schedule *s, const struct schedule_order *compute, int32_t index) {
+    return schedule_compute_task_id(s, schedule_order_task_count(compute) + index);
 }
 
 /* --- edges --------------------------------------------------------------------------------------------------------- */
