@@ -21,7 +21,7 @@ int launch_cuda_error(struct error *error, cudaError_t status, const char *opera
 
 /* --- memory ---------------------------------------------------------------------------------------------------------- */
 
-static int allocate(void **pointer, size_t count, size_t size, const char *name, struct error *error) {
+int launch_allocate(void **pointer, size_t count, size_t size, const char *name, struct error *error) {
     size_t bytes = count * size;
     cudaError_t status = cudaMalloc(pointer, bytes > 0 ? bytes : 1);
     if (status == cudaSuccess) status = cudaMemset(*pointer, 0, bytes);
@@ -31,8 +31,8 @@ static int allocate(void **pointer, size_t count, size_t size, const char *name,
 }
 
 /* Poison: BF16 NaN everywhere, so that a slot nobody wrote shows. */
-static int allocate_poisoned(uint16_t **pointer, size_t count, const char *name, struct error *error) {
-    int code = allocate((void **)pointer, count, sizeof **pointer, name, error);
+int launch_allocate_poisoned(uint16_t **pointer, size_t count, const char *name, struct error *error) {
+    int code = launch_allocate((void **)pointer, count, sizeof **pointer, name, error);
     if (code == ERROR_NONE) cudaMemset(*pointer, 0xff, count * sizeof **pointer);
     return code;
 }
@@ -42,19 +42,20 @@ static int allocate_rank(struct mok_layer *layer, int32_t rank, struct error *er
     struct rank_memory *m = &layer->memory[rank];
     size_t ring = (size_t)s->knobs.ring_rows, hidden = (size_t)s->shape.hidden, capacity = (size_t)s->knobs.capacity_rows;
     size_t slots = (size_t)s->shape.tokens * (size_t)s->shape.top_k;
-    int code = allocate_poisoned(&m->combine, slots * hidden, "combine slots", error);
-    if (code == ERROR_NONE) code = allocate_poisoned(&m->x_ring, ring * hidden, "x ring", error);
-    if (code == ERROR_NONE) code = allocate_poisoned(&m->h_ring, ring * (size_t)s->shape.intermediate, "h ring", error);
-    if (code == ERROR_NONE && s->knobs.combine == COMBINE_RING) code = allocate_poisoned(&m->y_ring, ring * hidden, "y ring", error);
-    if (code == ERROR_NONE) code = allocate((void **)&m->row_peer, capacity, 4, "row table", error);
-    if (code == ERROR_NONE) code = allocate((void **)&m->row_route, capacity, 4, "row table", error);
-    if (code == ERROR_NONE) code = allocate((void **)&m->tile_expert, capacity / TILE_ROWS, 4, "tile table", error);
+    int code = launch_allocate_poisoned(&m->combine, slots * hidden, "combine slots", error);
+    if (code == ERROR_NONE) code = launch_allocate_poisoned(&m->x_ring, ring * hidden, "x ring", error);
+    if (code == ERROR_NONE) code = launch_allocate_poisoned(&m->h_ring, ring * (size_t)s->shape.intermediate, "h ring", error);
+    if (code == ERROR_NONE && s->knobs.combine == COMBINE_RING) code = launch_allocate_poisoned(&m->y_ring, ring * hidden, "y ring", error);
+    if (code == ERROR_NONE) code = launch_allocate((void **)&m->row_peer, capacity, 4, "row table", error);
+    if (code == ERROR_NONE) code = launch_allocate((void **)&m->row_route, capacity, 4, "row table", error);
+    if (code == ERROR_NONE) code = launch_allocate((void **)&m->tile_expert, capacity / TILE_ROWS, 4, "tile table", error);
     if (code == ERROR_NONE)
-        code = allocate((void **)&m->counters, (size_t)schedule_edge_counter_begin(s, EDGE_COUNT), 4, "counters", error);
-    if (code == ERROR_NONE) code = allocate((void **)&m->ticket, 1, 4, "ticket", error);
-    if (code == ERROR_NONE) code = allocate((void **)&m->flags, 2 * SCHEDULE_RANKS_MAX, 4, "rank flags", error);
-    if (code == ERROR_NONE) code = allocate((void **)&m->control, 1, sizeof *m->control, "control block", error);
-    if (code == ERROR_NONE) code = allocate((void **)&m->table, 1, sizeof *m->table, "routing table", error);
+        code = launch_allocate((void **)&m->counters, (size_t)schedule_edge_counter_begin(s, EDGE_COUNT), 4, "counters", error);
+    if (code == ERROR_NONE) code = launch_allocate((void **)&m->ticket, 1, 4, "ticket", error);
+    if (code == ERROR_NONE) code = launch_allocate((void **)&m->flags, 2 * SCHEDULE_RANKS_MAX, 4, "rank flags", error);
+    if (code == ERROR_NONE) code = launch_allocate((void **)&m->control, 1, sizeof *m->control, "control block", error);
+    if (code == ERROR_NONE) code = launch_allocate((void **)&m->table, 1, sizeof *m->table, "routing table", error);
+    if (code == ERROR_NONE && layer->backward != NULL) code = launch_backward_allocate(layer, rank, error);
     if (code != ERROR_NONE) return error_context(error, "rank %d", rank);
     cudaError_t status = cudaStreamCreateWithFlags(&m->stream, cudaStreamNonBlocking);
     if (status == cudaSuccess) status = cudaEventCreateWithFlags(&m->done, cudaEventDisableTiming);
@@ -65,6 +66,7 @@ static void release_rank(struct rank_memory *m) {
     void *pointers[] = {m->combine, m->x_ring,   m->h_ring, m->y_ring, m->row_peer, m->row_route, m->tile_expert,
                         m->counters, m->ticket, m->flags,  m->control, m->table};
     for (size_t i = 0; i < sizeof pointers / sizeof pointers[0]; i++) cudaFree(pointers[i]);
+    launch_backward_release(m);
     if (m->stream != NULL) cudaStreamDestroy(m->stream);
     if (m->done != NULL) cudaEventDestroy(m->done);
 }
@@ -83,8 +85,7 @@ static tensor_map_encode_function *find_tensor_map_encode(void) {
     return (tensor_map_encode_function *)function;
 }
 
-/* Map of a row-major BF16 matrix [rows, columns] read in tiles of [box_rows, K_BLOCK], 128-byte swizzle. */
-static int encode_map(CUtensorMap *map, const void *matrix, int64_t rows, int64_t columns, int32_t box_rows, const char *name,
+int launch_encode_map(CUtensorMap *map, const void *matrix, int64_t rows, int64_t columns, int32_t box_rows, const char *name,
                       struct error *error) {
     tensor_map_encode_function *encode = find_tensor_map_encode();
     if (encode == NULL) return error_set(error, ERROR_FAILURE, "the CUDA driver has no cuTensorMapEncodeTiled");
@@ -101,7 +102,7 @@ static int encode_map(CUtensorMap *map, const void *matrix, int64_t rows, int64_
 /* --- create, bind, destroy ------------------------------------------------------------------------------------------- */
 
 static void fill_arguments(struct mok_layer *layer) {
-    struct forward_arguments *a = &layer->arguments;
+    struct layer_arguments *a = &layer->arguments;
     int32_t ranks = a->schedule.shape.rank_count;
     for (int32_t e = 0; e < EDGE_COUNT; e++) a->counter_begin[e] = (uint32_t)schedule_edge_counter_begin(&a->schedule, e);
     a->rank_ctas = layer->options.rank_ctas;
@@ -118,6 +119,7 @@ static void fill_arguments(struct mok_layer *layer) {
         r->row_peer = m->row_peer;
         r->row_route = m->row_route;
         r->tile_expert = m->tile_expert;
+        r->gu_rows = m->gu_rows;
         r->table = m->table;
         r->counters = m->counters;
         r->ticket = m->ticket;
@@ -142,9 +144,14 @@ int mok_layer_create(const struct mok_options *options, struct mok_layer **resul
         if (status != cudaSuccess) code = launch_cuda_error(error, status, "opening the GPU");
     }
     if (code == ERROR_NONE) layer->arguments.schedule = launch_schedule(&layer->options);
+    if (code == ERROR_NONE && layer->options.backward) {
+        layer->backward = calloc(1, sizeof *layer->backward);
+        if (layer->backward == NULL) code = error_set(error, ERROR_FAILURE, "out of memory");
+    }
     for (int32_t rank = 0; code == ERROR_NONE && rank < layer->options.ranks; rank++) code = allocate_rank(layer, rank, error);
     if (code == ERROR_NONE) {
         fill_arguments(layer);
+        if (layer->backward != NULL) launch_backward_fill(layer);
         *result = layer;
     } else {
         mok_layer_destroy(layer);
@@ -156,12 +163,13 @@ void mok_layer_destroy(struct mok_layer *layer) {
     if (layer == NULL) return;
     for (int32_t rank = 0; rank < SCHEDULE_RANKS_MAX; rank++) release_rank(&layer->memory[rank]);
     if (layer->begin != NULL) cudaEventDestroy(layer->begin);
+    free(layer->backward);
     free(layer);
 }
 
 int mok_layer_bind(struct mok_layer *layer, int32_t rank, const void *x, const void *expert_ids, const void *weights,
                    const void *w_gate, const void *w_up, const void *w_down, void *output, struct error *error) {
-    struct forward_arguments *a = &layer->arguments;
+    struct layer_arguments *a = &layer->arguments;
     const struct layer_shape *shape = &a->schedule.shape;
     if (rank < 0 || rank >= shape->rank_count)
         return error_set(error, ERROR_USAGE, "rank %d is not in 0..%d", rank, shape->rank_count - 1);
@@ -176,29 +184,40 @@ int mok_layer_bind(struct mok_layer *layer, int32_t rank, const void *x, const v
     for (int32_t peer = 0; peer < shape->rank_count; peer++) {
         a->ranks[peer].x[rank] = x;
         a->ranks[peer].expert_ids[rank] = expert_ids;
+        a->ranks[peer].weights[rank] = weights;
     }
-    r->weights = weights;
-    r->output = output;
-    int code = encode_map(&r->x_ring_map, m->x_ring, ring, hidden, TILE_ROWS, "x ring", error);
-    if (code == ERROR_NONE) code = encode_map(&r->h_ring_map, m->h_ring, ring, intermediate, TILE_ROWS, "h ring", error);
+    m->output = output;
+    int code = launch_encode_map(&r->x_ring_map, m->x_ring, ring, hidden, TILE_ROWS, "x ring", error);
+    if (code == ERROR_NONE) code = launch_encode_map(&r->h_ring_map, m->h_ring, ring, intermediate, TILE_ROWS, "h ring", error);
     if (code == ERROR_NONE)
-        code = encode_map(&r->w_gate_map, w_gate, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_gate", error);
+        code = launch_encode_map(&r->w_gate_map, w_gate, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_gate", error);
     if (code == ERROR_NONE)
-        code = encode_map(&r->w_up_map, w_up, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_up", error);
+        code = launch_encode_map(&r->w_up_map, w_up, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_up", error);
     if (code == ERROR_NONE)
-        code = encode_map(&r->w_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS, "w_down", error);
+        code = launch_encode_map(&r->w_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS, "w_down", error);
+    if (code == ERROR_NONE && layer->backward != NULL) code = launch_backward_bind_weights(layer, rank, w_gate, w_up, w_down, error);
     m->bound = code == ERROR_NONE;
     return code;
 }
 
-/* --- forward --------------------------------------------------------------------------------------------------------- */
+/* --- passes ---------------------------------------------------------------------------------------------------------- */
+
+static int enqueue_kernel(struct mok_layer *layer, int32_t rank_count, cudaStream_t stream) {
+    if (layer->arguments.schedule.pass == PASS_FORWARD) return forward_launch(&layer->arguments, rank_count, stream);
+    return backward_launch(&layer->arguments, layer->backward, rank_count, stream);
+}
+
+static int enqueue_routes(struct mok_layer *layer, int32_t rank, cudaStream_t stream) {
+    float *row_weight = layer->arguments.schedule.pass == PASS_BACKWARD ? layer->memory[rank].row_weight : NULL;
+    return route_launch(&layer->arguments, rank, row_weight, stream);
+}
 
 static int enqueue_one_launch(struct mok_layer *layer, cudaStream_t stream) {
     int32_t ranks = layer->options.ranks;
     int status = 0;
     layer->arguments.rank_first = 0;
-    for (int32_t rank = 0; status == 0 && rank < ranks; rank++) status = route_launch(&layer->arguments, rank, stream);
-    if (status == 0) status = forward_launch(&layer->arguments, ranks, stream);
+    for (int32_t rank = 0; status == 0 && rank < ranks; rank++) status = enqueue_routes(layer, rank, stream);
+    if (status == 0) status = enqueue_kernel(layer, ranks, stream);
     return status;
 }
 
@@ -206,18 +225,19 @@ static int enqueue_rank(struct mok_layer *layer, int32_t rank) {
     struct rank_memory *m = &layer->memory[rank];
     layer->arguments.rank_first = rank;
     int status = (int)cudaStreamWaitEvent(m->stream, layer->begin, 0);
-    if (status == 0) status = route_launch(&layer->arguments, rank, m->stream);
-    if (status == 0) status = forward_launch(&layer->arguments, 1, m->stream);
+    if (status == 0) status = enqueue_routes(layer, rank, m->stream);
+    if (status == 0) status = enqueue_kernel(layer, 1, m->stream);
     if (status == 0) status = (int)cudaEventRecord(m->done, m->stream);
     return status;
 }
 
-int mok_layer_forward(struct mok_layer *layer, void *stream, struct error *error) {
+int launch_pass(struct mok_layer *layer, enum schedule_pass pass, void *stream, struct error *error) {
     int32_t ranks = layer->options.ranks;
-    for (int32_t rank = 0; rank < ranks; rank++)
-        if (!layer->memory[rank].bound) return error_set(error, ERROR_USAGE, "rank %d has no buffers: call mok_layer_bind", rank);
-    layer->checked = 0;
     int status = 0;
+    layer->checked = 0;
+    layer->arguments.schedule.pass = (int32_t)pass;
+    for (int32_t rank = 0; rank < ranks; rank++)
+        layer->arguments.ranks[rank].output = pass == PASS_FORWARD ? layer->memory[rank].output : layer->memory[rank].dx;
     if (layer->options.one_launch) {
         status = enqueue_one_launch(layer, stream);
     } else {
@@ -226,7 +246,14 @@ int mok_layer_forward(struct mok_layer *layer, void *stream, struct error *error
         for (int32_t rank = 0; status == 0 && rank < ranks; rank++)
             status = (int)cudaStreamWaitEvent(stream, layer->memory[rank].done, 0);
     }
-    return status == 0 ? ERROR_NONE : launch_cuda_error(error, (cudaError_t)status, "launching the forward pass");
+    if (status == 0) return ERROR_NONE;
+    return launch_cuda_error(error, (cudaError_t)status, pass == PASS_FORWARD ? "launching the forward pass" : "launching the backward pass");
+}
+
+int mok_layer_forward(struct mok_layer *layer, void *stream, struct error *error) {
+    for (int32_t rank = 0; rank < layer->options.ranks; rank++)
+        if (!layer->memory[rank].bound) return error_set(error, ERROR_USAGE, "rank %d has no buffers: call mok_layer_bind", rank);
+    return launch_pass(layer, PASS_FORWARD, stream, error);
 }
 
 int mok_layer_adjust(struct mok_layer *layer, int32_t comm_sms, uint32_t delay_seed, uint32_t delay_limit_ns, struct error *error) {
@@ -236,8 +263,10 @@ int mok_layer_adjust(struct mok_layer *layer, int32_t comm_sms, uint32_t delay_s
     options.delay_limit_ns = delay_limit_ns;
     int code = mok_options_resolve(&options, error);
     if (code != ERROR_NONE) return code;
+    int32_t pass = layer->arguments.schedule.pass;
     layer->options = options;
     layer->arguments.schedule = launch_schedule(&options);
+    layer->arguments.schedule.pass = pass;
     layer->arguments.delay_seed = delay_seed;
     layer->arguments.delay_limit_ns = delay_limit_ns;
     return ERROR_NONE;
@@ -272,7 +301,8 @@ static int check_counters(const struct mok_layer *layer, int32_t rank, uint32_t 
     for (int32_t e = 0; code == ERROR_NONE && e < EDGE_COUNT; e++) {
         int32_t edge_count = schedule_edge_counter_count(s, (enum edge)e);
         for (int32_t i = 0; code == ERROR_NONE && i < edge_count; i++) {
-            uint32_t target = schedule_edge_target(s, total_rows, (enum edge)e, i, epoch);
+            uint32_t target = e == EDGE_EXPERT_READY ? schedule_expert_target(s, &layer->tables[rank].rows, i)
+                                                     : schedule_edge_target(s, total_rows, (enum edge)e, i, epoch);
             uint32_t value = counters[layer->arguments.counter_begin[e] + (uint32_t)i];
             if (e == EDGE_RANK_START) value = flags[i];
             if (e == EDGE_RANK_DONE) value = flags[SCHEDULE_RANKS_MAX + i];
@@ -294,7 +324,7 @@ int mok_layer_check(struct mok_layer *layer, struct error *error) {
         if (status == cudaSuccess)
             status = cudaMemcpy(&layer->tables[rank], layer->memory[rank].table, sizeof layer->tables[rank], cudaMemcpyDeviceToHost);
     }
-    if (status != cudaSuccess) return launch_cuda_error(error, status, "the forward pass");
+    if (status != cudaSuccess) return launch_cuda_error(error, status, "the last pass");
     int code = ERROR_NONE;
     for (int32_t rank = 0; code == ERROR_NONE && rank < ranks; rank++) code = check_control(layer, rank, &controls[rank], error);
     for (int32_t rank = 0; code == ERROR_NONE && rank < ranks; rank++)

@@ -27,9 +27,11 @@ static void describe_options(const struct mok_layer *layer) {
     describe_number("knob", "ring_rows", o->ring_rows, "rows");
     describe_number("knob", "lag", o->lag, "minibatches");
     describe_number("knob", "capacity_rows", o->capacity_rows, "rows");
+    if (o->backward) describe_number("knob", "saved_rows", layer->arguments.schedule.knobs.saved_rows, "rows");
+    if (o->backward) mokscope_describe_attribute("knob", "weight_gradients", o->accumulate ? "fp32 accumulated" : "bf16", "");
     mokscope_describe_attribute("knob", "combine", o->combine_ring ? "ring" : "direct", "");
     mokscope_describe_attribute("knob", "launch", o->one_launch ? "one" : "separate", "");
-    mokscope_describe_attribute("shape", "pass", "forward", "");
+    mokscope_describe_attribute("shape", "pass", o->backward ? "forward+backward" : "forward", "");
     mokscope_describe_attribute("shape", "precision", "bf16", "");
     describe_number("knob", "tile_rows", TILE_ROWS, "rows");
     describe_number("knob", "tile_columns", TILE_N, "columns");
@@ -65,24 +67,44 @@ static int32_t count_rows(const struct routing_table *table, int32_t experts, in
     return rows;
 }
 
+/* Useful floating-point operations of a tile with this many rows (wgrad: length of K). Replay counts, though a pass that saved
+ * everything would not need it. */
+static int64_t task_flops(const struct layer_shape *shape, int32_t phase, int64_t rows) {
+    switch (phase) {
+    case PHASE_GATE_UP:
+    case PHASE_REPLAY: return 4 * rows * GATE_UP_TILE_COLUMNS * shape->hidden;
+    case PHASE_DOWN: return 2 * rows * DOWN_TILE_COLUMNS * shape->intermediate;
+    case PHASE_DGRAD_DOWN: return 2 * rows * TILE_N * shape->hidden;
+    case PHASE_DGRAD_GATE_UP: return 4 * rows * TILE_N * shape->intermediate;
+    case PHASE_WGRAD_DOWN:
+    case PHASE_WGRAD_GATE:
+    case PHASE_WGRAD_UP: return 2 * rows * TILE_ROWS * TILE_N;
+    default: return 0;
+    }
+}
+
 static struct mokscope_task_row describe_task(const struct mok_layer *layer, int32_t rank, const struct schedule_task *task,
                                               int32_t id) {
-    static const char *const phases[] = {"dispatch", "gate+up", "down", "combine"};
+    static const char *const phases[] = {"dispatch", "gate+up", "down", "combine", "replay", "dgrad down", "dgrad gate+up", "wgrad down", "wgrad gate", "wgrad up"};
     const struct layer_shape *shape = &layer->arguments.schedule.shape;
     int communication = task->phase == PHASE_DISPATCH || task->phase == PHASE_COMBINE;
-    int32_t height = communication ? UNIT_ROWS : TILE_ROWS, expert = -1;
-    int32_t rows = count_rows(&layer->tables[rank], shape->experts_per_rank, task->tile_row * height, height, &expert);
+    int32_t height = communication ? UNIT_ROWS : TILE_ROWS, expert = task->expert, rows;
     struct mokscope_task_row row = {.rank = rank, .task_id = id, .phase = phases[task->phase]};
+    if (expert >= 0) { /* weight gradient: K runs over all rows of the expert */
+        rows = layer->tables[rank].rows.expert_rows[expert];
+        height = layer->tables[rank].rows.expert_row_begin[expert + 1] - layer->tables[rank].rows.expert_row_begin[expert];
+    } else {
+        rows = count_rows(&layer->tables[rank], shape->experts_per_rank, task->tile_row * height, height, &expert);
+    }
     row.minibatch = task->minibatch;
     row.expert = expert < 0 ? -1 : rank * shape->experts_per_rank + expert;
     row.tile_row = task->tile_row;
     row.tile_column = task->tile_column;
     row.row_count = rows;
     row.padding_rows = height - rows;
-    if (task->phase == PHASE_GATE_UP) row.flops = 4LL * rows * GATE_UP_TILE_COLUMNS * shape->hidden;
-    if (task->phase == PHASE_DOWN) row.flops = 2LL * rows * DOWN_TILE_COLUMNS * shape->intermediate;
-    if (communication) row.bytes = 2LL * rows * shape->hidden;
-    if (task->phase == PHASE_DOWN && layer->arguments.schedule.knobs.combine == COMBINE_DIRECT)
+    row.flops = task_flops(shape, task->phase, rows);
+    if (communication) row.bytes = 2LL * rows * shape->hidden * (layer->arguments.schedule.pass == PASS_BACKWARD ? 2 : 1);
+    if ((task->phase == PHASE_DOWN && layer->arguments.schedule.knobs.combine == COMBINE_DIRECT) || task->phase == PHASE_DGRAD_GATE_UP)
         row.bytes = 2LL * rows * DOWN_TILE_COLUMNS;
     return row;
 }
@@ -96,11 +118,11 @@ static void describe_tasks(const struct mok_layer *layer, int32_t rank) {
     if (rows == NULL) return;
     for (int32_t i = 0; i < compute_count; i++) {
         struct schedule_task task = schedule_order_task(&compute, i);
-        rows[i] = describe_task(layer, rank, &task, i);
+        rows[i] = describe_task(layer, rank, &task, schedule_compute_task_id(s, i));
     }
     for (int32_t i = 0; i < comm_count; i++) {
         struct schedule_task task = schedule_order_task(&comm, i);
-        rows[compute_count + i] = describe_task(layer, rank, &task, schedule_comm_task_id(&compute, i));
+        rows[compute_count + i] = describe_task(layer, rank, &task, schedule_comm_task_id(s, &compute, i));
     }
     mokscope_describe_tasks(rows, (size_t)(compute_count + comm_count));
     free(rows);
@@ -109,14 +131,16 @@ static void describe_tasks(const struct mok_layer *layer, int32_t rank) {
 static void describe_targets(const struct mok_layer *layer, int32_t rank) {
     const struct schedule *s = &layer->arguments.schedule;
     int32_t total_rows = layer->tables[rank].total_rows;
+    const char *module = s->pass == PASS_FORWARD ? "mok forward" : "mok backward";
     size_t count = 0;
     struct mokscope_target_row *rows = calloc((size_t)schedule_edge_counter_begin(s, EDGE_COUNT) + 1, sizeof *rows);
     if (rows == NULL) return;
     for (int32_t e = 0; e < EDGE_COUNT; e++) {
         for (int32_t i = 0; i < schedule_edge_counter_count(s, (enum edge)e); i++) {
-            uint32_t target = schedule_edge_target(s, total_rows, (enum edge)e, i, 1);
+            uint32_t target = e == EDGE_EXPERT_READY ? schedule_expert_target(s, &layer->tables[rank].rows, i)
+                                                     : schedule_edge_target(s, total_rows, (enum edge)e, i, 1);
             if (target == 0) continue;
-            rows[count++] = (struct mokscope_target_row){NULL, rank, e, (uint32_t)i, target};
+            rows[count++] = (struct mokscope_target_row){module, rank, e, (uint32_t)i, target};
         }
     }
     mokscope_describe_targets(rows, count);

@@ -29,6 +29,7 @@ struct schedule launch_schedule(const struct mok_options *o) {
     s.knobs.lag = o->lag;
     s.knobs.combine = o->combine_ring ? COMBINE_RING : COMBINE_DIRECT;
     s.knobs.capacity_rows = o->capacity_rows;
+    s.knobs.saved_rows = o->backward ? schedule_maximum(o->saved_rows, 0) : 0;
     return s;
 }
 
@@ -68,6 +69,11 @@ int mok_options_resolve(struct mok_options *o, struct error *error) {
         int64_t safe = schedule_capacity_rows_safe(&s.shape, &s.tile);
         if (safe > INT32_MAX / 2) return error_set(error, ERROR_USAGE, "%d tokens x top-k %d x %d ranks are too many rows", o->tokens, o->top_k, o->ranks);
         o->capacity_rows = (int32_t)safe;
+    }
+    if (o->backward && o->saved_rows == 0) o->saved_rows = o->capacity_rows;
+    if (o->backward && o->intermediate % DOWN_TILE_COLUMNS != 0) {
+        error_set(error, ERROR_USAGE, "intermediate %d is not a multiple of %d", o->intermediate, DOWN_TILE_COLUMNS);
+        return error_hint(error, "the backward pass needs that; a forward-only layer takes multiples of %d", GATE_UP_TILE_COLUMNS);
     }
     s = launch_schedule(o);
     enum schedule_error bad = schedule_check(&s, o->rank_ctas);

@@ -1,4 +1,4 @@
-/* What the launcher (launch.c) and the kernels (route.cu, forward.cu) share: sizes, device structures and kernel arguments.
+/* What the launcher (launch.c) and the kernels (route.cu, forward.cu, backward.cu) share: sizes, device structures and kernel arguments.
  * Private to kernels/; the public interface is mok.h. Device memory is owned by the layer object in launch.c. */
 #ifndef LAYER_H
 #define LAYER_H
@@ -22,6 +22,8 @@ enum {
     CTA_THREADS = (1 + MMA_WARPGROUPS) * WARPGROUP_THREADS,
     CTA_WARPS = CTA_THREADS / 32,
     TASK_SLOTS = 2,
+    BOX_COLUMNS = 64, /* of the boxes that backward operands are loaded in: 64 x 64 BF16, 8 KiB */
+    BOX_ROWS = 64,
     STAGING_COLUMNS = 128,                /* columns of an epilogue part */
     STAGING_PITCH = STAGING_COLUMNS + 8,  /* elements; 16 bytes of padding keep banks apart */
     COMM_CHUNK_BYTES = 4096,              /* a bulk copy of dispatch and combine */
@@ -69,21 +71,41 @@ struct rank_arguments {
     uint32_t *rank_start[SCHEDULE_RANKS_MAX];          /* [ranks] launches begun, a source rank */
     uint32_t *rank_done[SCHEDULE_RANKS_MAX];           /* [ranks] launches pushed, a source rank */
     struct layer_control *control[SCHEDULE_RANKS_MAX];
-    const float *weights;        /* [tokens, k] FP32 router weights of this rank's tokens */
-    uint16_t *output;            /* [tokens, H] BF16 */
+    const float *weights[SCHEDULE_RANKS_MAX];          /* [tokens, k] FP32 router weights */
+    uint16_t *output;            /* [tokens, H] BF16; backward: the gradient of x */
     uint16_t *x_ring;            /* [ring_rows, H] BF16 */
     uint16_t *h_ring;            /* [ring_rows, I] BF16 */
     uint16_t *y_ring;            /* [ring_rows, H] BF16, combine path ring only */
     int32_t *row_peer;           /* [capacity] source rank, -1 = padding */
     int32_t *row_route;          /* [capacity] token * k + j at the source */
     int32_t *tile_expert;        /* [capacity / TILE_ROWS] local expert */
+    uint16_t *gu_rows;           /* [capacity, 2 I] BF16, 64 columns of g and of u in turn; NULL without a backward pass */
     struct routing_table *table;
     uint32_t *counters;          /* schedule_edge_counter_begin(EDGE_COUNT) words; the routing launch zeroes them */
     uint32_t *ticket;            /* next compute task; the routing launch zeroes it */
     int32_t rank;
 };
 
-struct forward_arguments {
+/* One rank's memory for the backward pass. Rows are the rank's gathered rows, padding zero; all BF16 but where it says FP32. */
+struct backward_rank {
+    /* Boxes of BOX_COLUMNS x BOX_ROWS over the arrays below and the weights. */
+    CUtensorMap x_map, dy_map, dgu_map, sh_map, w_gate_map, w_up_map, w_down_map;
+    const uint16_t *dy[SCHEDULE_RANKS_MAX]; /* [tokens, H] gradient of the output, frozen from RANK_START on */
+    float *d_weights[SCHEDULE_RANKS_MAX];   /* [tokens, k] FP32 gradient of the router weights, one writer an element */
+    uint16_t *x_rows, *dy_rows;             /* [capacity, H] */
+    uint16_t *dgu_rows;                     /* [capacity, 2 I] 64 columns of dG and of dU in turn */
+    uint16_t *sh_rows;                      /* [capacity, I] s h */
+    float *row_weight;                      /* [capacity] FP32 router weight of the row's route; padding 0 */
+    float *ds_partial;                      /* [capacity, I / 256] FP32 <dH', h> over the columns of a tile */
+    void *dw_gate, *dw_up, *dw_down;        /* as the weights: BF16, or FP32 added to when accumulate is set */
+};
+
+struct backward_arguments {
+    int32_t accumulate; /* 1: weight gradients are added to FP32 main gradients */
+    struct backward_rank ranks[SCHEDULE_RANKS_MAX];
+};
+
+struct layer_arguments {
     struct schedule schedule;
     uint32_t counter_begin[EDGE_COUNT];
     int32_t rank_first;      /* ranks of this launch: rank_first .. rank_first + gridDim.x / rank_ctas - 1 */
@@ -98,12 +120,17 @@ struct forward_arguments {
 extern "C" {
 #endif
 
-/* Enqueue the routing launches of one rank. Returns a cudaError_t as int. */
-int route_launch(const struct forward_arguments *arguments, int32_t rank, void *stream);
+/* Enqueue the routing launches of one rank. row_weight [capacity] receives the router weights of the rows; NULL: not wanted.
+ * Returns a cudaError_t as int. */
+int route_launch(const struct layer_arguments *arguments, int32_t rank, float *row_weight, void *stream);
 
 /* Enqueues the megakernel for ranks [rank_first, rank_first + rank_count); cooperative if rank_count > 1 (one launch holds
  * all ranks). Returns a cudaError_t as int. */
-int forward_launch(const struct forward_arguments *arguments, int32_t rank_count, void *stream);
+int forward_launch(const struct layer_arguments *arguments, int32_t rank_count, void *stream);
+
+/* The same for the backward pass; arguments->schedule.pass is PASS_BACKWARD. */
+int backward_launch(const struct layer_arguments *arguments, const struct backward_arguments *backward, int32_t rank_count,
+                    void *stream);
 
 /* Registers and shared bytes of the megakernel, for the run's description. */
 int forward_describe(int *registers, int *shared_bytes);

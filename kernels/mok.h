@@ -1,8 +1,10 @@
 /* mok.h: the MoE layer as a C library. One mok_layer holds the ranks of an expert-parallel group that live in this process,
- * all on one GPU for now; it owns rings, tables, flags and combine buffers, never inputs, weights or outputs.
+ * all on one GPU for now; it owns rings, tables, flags, combine buffers and saved activations, never inputs, weights, outputs
+ * or gradients.
  *
  * Use: mok_options_init, mok_layer_create, mok_layer_bind for each rank, then per pass mok_layer_forward (enqueues only) and,
- * after the stream is synchronised, mok_layer_check. A layer is not thread safe; different layers share nothing.
+ * after the stream is synchronised, mok_layer_check. For training set options.backward, call mok_layer_bind_backward too, and
+ * mok_layer_backward after a forward pass of the same inputs. A layer is not thread safe; different layers share nothing.
  *
  * Forward of one rank: y[t] = sum over j of s[t,j] * W_down[e] (silu(W_gate[e] x[t]) * (W_up[e] x[t])), e = expert_ids[t,j];
  * BF16 in and out, FP32 accumulation, h and each y_j rounded to BF16, final sum in FP32 in the order j = 0..k-1. The result
@@ -40,7 +42,12 @@ struct mok_options {
     int32_t ring_rows;       /* physical rows of each ring, multiple of minibatch_rows; default 4 minibatches */
     int32_t lag;             /* minibatches by which down trails gate+up, 0..ring minibatches - 1; default 1, -1 means 0 */
     int32_t combine_ring;    /* 0: the down epilogue pushes straight to the owners; 1: through the y ring and comm_sms */
+    int32_t saved_rows;      /* of a rank, whose g and u forward keeps for backward, which recomputes the others'; multiple of 128;
+                                default with backward: all; -1: none */
     int32_t capacity_rows;   /* padded rows a rank can hold, multiple of 128; default: no routing can overflow it */
+    /* Backward pass */
+    int32_t backward;        /* 1: make room for it (about 4 capacity_rows * (H + 2 I) bytes a rank); I a multiple of 256 */
+    int32_t accumulate;      /* 0: weight gradients are BF16 and overwritten; 1: FP32 main gradients, added to */
     /* Launch */
     int32_t one_launch;      /* 1: all ranks in one cooperative launch (tools, graphs); 0: one launch a rank, co-resident */
     int64_t wait_limit_ns;   /* a wait in the kernel that takes longer aborts the launch; default 2 s */
@@ -72,6 +79,19 @@ MOK_API int mok_layer_bind(struct mok_layer *layer, int32_t rank, const void *x,
 /* Enqueues a forward pass of all ranks: after the work before it on `stream` (a cudaStream_t), and before what comes after. */
 MOK_API int mok_layer_forward(struct mok_layer *layer, void *stream, struct error *error);
 
+/* Gradients of one rank; device memory as for mok_layer_bind.
+ *   dy                  [tokens, H] BF16 gradient of the output
+ *   dx                  [tokens, H] BF16 gradient of x; must not be a buffer that another argument or binding names
+ *   d_weights           [tokens, k] FP32 gradient of the router weights; 0 for dropped routes
+ *   dw_gate, dw_up, dw_down  as the weights; BF16, or FP32 with options.accumulate. Experts without rows get zeros, or are
+ *                       left as they are with accumulate */
+MOK_API int mok_layer_bind_backward(struct mok_layer *layer, int32_t rank, const void *dy, void *dx, void *d_weights, void *dw_gate,
+                                    void *dw_up, void *dw_down, struct error *error);
+
+/* Enqueues a backward pass of all ranks, with the inputs of the last forward pass. Same bits for any schedule knob and timing,
+ * for the same saved_rows. */
+MOK_API int mok_layer_backward(struct mok_layer *layer, void *stream, struct error *error);
+
 /* Waits for the layer's work, then reports the last pass: capacity overflow (rank, expert, rows, capacity), expert ids out of
  * range, waits that timed out (rank, CTA, edge, index, expected, observed), and counters that did not end on their targets. */
 MOK_API int mok_layer_check(struct mok_layer *layer, struct error *error);
@@ -82,7 +102,8 @@ MOK_API int mok_layer_reset(struct mok_layer *layer, struct error *error);
 /* Options as resolved. */
 MOK_API const struct mok_options *mok_layer_options(const struct mok_layer *layer);
 
-/* Useful FLOPs of a forward pass of all ranks: 6 * routes * H * I, dropped routes not counted; valid after a checked pass. */
+/* Useful FLOPs of a forward pass of all ranks: 6 * routes * H * I, dropped routes not counted; twice that for a backward pass.
+ * Valid after a checked pass. */
 MOK_API double mok_layer_forward_flops(const struct mok_layer *layer);
 
 /* Tells the recorder, if one is loaded, about shape, knobs, tasks and targets of the last pass (after a check). */

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime.h>
 
-static __global__ __launch_bounds__(ROUTE_THREADS) void route_count(const __grid_constant__ struct forward_arguments a,
+static __global__ __launch_bounds__(ROUTE_THREADS) void route_count(const __grid_constant__ struct layer_arguments a,
                                                                     int32_t rank) {
     __shared__ int32_t counts[SCHEDULE_EXPERTS_PER_RANK_MAX];
     const struct rank_arguments *r = &a.ranks[rank];
@@ -48,8 +48,8 @@ static __device__ int32_t block_exclusive_count(int32_t warp_count, int32_t *tot
     return before;
 }
 
-static __device__ void place_rows(const struct forward_arguments *a, const struct rank_arguments *r, const int32_t *counts,
-                                  int32_t row_begin, int32_t expert_id, int32_t peer) {
+static __device__ void place_rows(const struct layer_arguments *a, const struct rank_arguments *r, const int32_t *counts,
+                                  int32_t row_begin, int32_t expert_id, int32_t peer, float *row_weight) {
     const struct layer_shape *shape = &a->schedule.shape;
     int32_t routes = shape->tokens * shape->top_k;
     int32_t ordinal_base = 0;
@@ -64,13 +64,14 @@ static __device__ void place_rows(const struct forward_arguments *a, const struc
             int32_t row = row_begin + schedule_row_in_expert(counts, shape->rank_count, peer, ordinal);
             r->row_peer[row] = peer;
             r->row_route[row] = route;
+            if (row_weight != NULL) row_weight[row] = r->weights[peer][route];
         }
         ordinal_base += total;
     }
 }
 
-static __global__ __launch_bounds__(ROUTE_THREADS) void route_place(const __grid_constant__ struct forward_arguments a,
-                                                                    int32_t rank) {
+static __global__ __launch_bounds__(ROUTE_THREADS) void route_place(const __grid_constant__ struct layer_arguments a,
+                                                                    int32_t rank, float *row_weight) {
     __shared__ struct schedule_rows rows;
     __shared__ int32_t overflow;
     const struct rank_arguments *r = &a.ranks[rank];
@@ -114,18 +115,20 @@ static __global__ __launch_bounds__(ROUTE_THREADS) void route_place(const __grid
     if (overflow) return;
     int32_t begin = rows.expert_row_begin[expert], end = rows.expert_row_begin[expert + 1];
     if (peer == 0) {
-        for (int32_t row = begin + rows.expert_rows[expert] + (int32_t)threadIdx.x; row < end; row += ROUTE_THREADS)
+        for (int32_t row = begin + rows.expert_rows[expert] + (int32_t)threadIdx.x; row < end; row += ROUTE_THREADS) {
             r->row_peer[row] = -1;
+            if (row_weight != NULL) row_weight[row] = 0.0f;
+        }
         for (int32_t tile = begin / s->tile.rows + (int32_t)threadIdx.x; tile < end / s->tile.rows; tile += ROUTE_THREADS)
             r->tile_expert[tile] = expert;
     }
-    place_rows(&a, r, r->table->counts[expert], begin, rank * s->shape.experts_per_rank + expert, peer);
+    place_rows(&a, r, r->table->counts[expert], begin, rank * s->shape.experts_per_rank + expert, peer, row_weight);
 }
 
-int route_launch(const struct forward_arguments *arguments, int32_t rank, void *stream) {
+int route_launch(const struct layer_arguments *arguments, int32_t rank, float *row_weight, void *stream) {
     const struct layer_shape *shape = &arguments->schedule.shape;
     route_count<<<(unsigned)shape->rank_count, ROUTE_THREADS, 0, (cudaStream_t)stream>>>(*arguments, rank);
     dim3 grid((unsigned)shape->experts_per_rank, (unsigned)shape->rank_count);
-    route_place<<<grid, ROUTE_THREADS, 0, (cudaStream_t)stream>>>(*arguments, rank);
+    route_place<<<grid, ROUTE_THREADS, 0, (cudaStream_t)stream>>>(*arguments, rank, row_weight);
     return (int)cudaGetLastError();
 }

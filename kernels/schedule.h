@@ -31,7 +31,7 @@
 enum { SCHEDULE_RANKS_MAX = 8, SCHEDULE_EXPERTS_PER_RANK_MAX = 64, SCHEDULE_TOP_K_MAX = 16 };
 
 /* What one counter of an edge counts for. */
-enum edge_granularity { EDGE_PER_PEER, EDGE_PER_MINIBATCH, EDGE_PER_TILE_ROW, EDGE_PER_RANK, EDGE_PER_CTA_SLOT };
+enum edge_granularity { EDGE_PER_PEER, EDGE_PER_MINIBATCH, EDGE_PER_TILE_ROW, EDGE_PER_RANK, EDGE_PER_CTA_SLOT, EDGE_PER_EXPERT };
 
 enum edge_scope { EDGE_SCOPE_CTA, EDGE_SCOPE_GPU, EDGE_SCOPE_SYS };
 
@@ -42,7 +42,23 @@ enum edge {
     EDGE_COUNT
 };
 
-enum schedule_phase { PHASE_DISPATCH, PHASE_GATE_UP, PHASE_DOWN, PHASE_COMBINE, PHASE_NONE };
+/* Of the forward pass: dispatch, gate+up, down, combine. Of the backward pass: dispatch, then replay (gate+up again for rows
+ * whose g and u were not saved), dgrad through down, dgrad through gate and up, and the weight gradients. */
+enum schedule_phase {
+    PHASE_DISPATCH,
+    PHASE_GATE_UP,
+    PHASE_DOWN,
+    PHASE_COMBINE,
+    PHASE_REPLAY,
+    PHASE_DGRAD_DOWN,
+    PHASE_DGRAD_GATE_UP,
+    PHASE_WGRAD_DOWN,
+    PHASE_WGRAD_GATE,
+    PHASE_WGRAD_UP,
+    PHASE_NONE
+};
+
+enum schedule_pass { PASS_FORWARD, PASS_BACKWARD };
 
 enum schedule_combine { COMBINE_DIRECT, COMBINE_RING };
 
@@ -72,12 +88,15 @@ struct schedule_knobs {
     int32_t lag;            /* minibatches by which down trails gate+up; < ring_rows / minibatch_rows */
     int32_t combine;        /* enum schedule_combine */
     int32_t capacity_rows;  /* padded rows a rank can hold; multiple of tile.rows */
+    int32_t saved_rows;     /* rows of a rank whose g and u the forward pass keeps for the backward pass, which computes those
+                               of the others again; multiple of tile.rows; 0: a layer without backward pass, or all replayed */
 };
 
 struct schedule {
     struct layer_shape shape;
     struct schedule_tile tile;
     struct schedule_knobs knobs;
+    int32_t pass; /* enum schedule_pass */
 };
 
 enum schedule_error {
@@ -95,6 +114,7 @@ enum schedule_error {
     SCHEDULE_BAD_LAG,
     SCHEDULE_BAD_COMBINE,
     SCHEDULE_BAD_CAPACITY,
+    SCHEDULE_BAD_SAVED,
     SCHEDULE_BAD_EXPERT_ID,
     SCHEDULE_OVERFLOW
 };
@@ -108,9 +128,10 @@ struct schedule_rows {
 /* One task, decoded. */
 struct schedule_task {
     int32_t phase;       /* enum schedule_phase */
-    int32_t minibatch;
-    int32_t tile_row;    /* row / tile.rows (gate+up, down); first row / unit_rows (dispatch, combine) */
+    int32_t minibatch;   /* -1: weight gradients */
+    int32_t tile_row;    /* row / tile.rows; first row / unit_rows (dispatch, combine); weight row / tile.rows (wgrad) */
     int32_t tile_column; /* 0 for dispatch and combine */
+    int32_t expert;      /* local expert of a weight gradient; -1: follows from the tile row */
 };
 
 SCHEDULE_FUNCTION int32_t schedule_minimum(int32_t a, int32_t b) { return a < b ? a : b; }
@@ -140,6 +161,8 @@ SCHEDULE_FUNCTION enum schedule_error schedule_check(const struct schedule *s, i
     if (knobs->lag < 0 || knobs->lag >= knobs->ring_rows / knobs->minibatch_rows) return SCHEDULE_BAD_LAG;
     if (knobs->combine != COMBINE_DIRECT && knobs->combine != COMBINE_RING) return SCHEDULE_BAD_COMBINE;
     if (knobs->capacity_rows < tile->rows || knobs->capacity_rows % tile->rows != 0) return SCHEDULE_BAD_CAPACITY;
+    if (knobs->saved_rows < 0 || knobs->saved_rows > knobs->capacity_rows || knobs->saved_rows % tile->rows != 0)
+        return SCHEDULE_BAD_SAVED;
     return SCHEDULE_OK;
 }
 
@@ -211,28 +234,68 @@ SCHEDULE_FUNCTION int32_t schedule_down_tile_columns(const struct schedule *s) {
     return s->shape.hidden / s->tile.down_columns;
 }
 
+/* Tiles of dgrad through down, and of dW_down: N tiles of the width of down tiles, over I. */
+SCHEDULE_FUNCTION int32_t schedule_dgrad_tile_columns(const struct schedule *s) {
+    return s->shape.intermediate / s->tile.down_columns;
+}
+
 /* Row of a ring (x, h or y) that holds this row of the rank. */
 SCHEDULE_FUNCTION int32_t schedule_ring_row(const struct schedule *s, int32_t row) { return row % s->knobs.ring_rows; }
 
-/* An interleaved order: step n holds all tasks of leader minibatch n, then all tasks of trailer minibatch n - lag. */
-struct schedule_order {
-    int32_t lag;
-    int32_t units;               /* row units (tile rows or unit rows) of the whole rank */
-    int32_t units_per_minibatch;
-    int32_t leader_columns;      /* tasks a unit: leader */
-    int32_t trailer_columns;     /* tasks a unit: trailer, 0 = no trailer */
-    int32_t leader_phase, trailer_phase;
+enum { SCHEDULE_STAGES_MAX = 3 };
+
+/* One phase of an interleaved order: all its tasks of minibatch n - lag stand in step n. */
+struct schedule_stage {
+    int32_t phase;
+    int32_t columns;    /* tasks a row unit */
+    int32_t lag;        /* not less than the lag of the stage before */
+    int32_t unit_begin; /* first row unit it works on */
 };
 
+/* An interleaved order: step n holds the tasks of each stage's minibatch n - lag, stage by stage. After the last step come
+ * the weight gradients, expert by expert. */
+struct schedule_order {
+    int32_t units;               /* row units (tile rows or unit rows) of the whole rank */
+    int32_t units_per_minibatch;
+    int32_t stage_count;
+    struct schedule_stage stages[SCHEDULE_STAGES_MAX];
+    int32_t wgrad_experts;                       /* 0: no weight gradients */
+    int32_t wgrad_rows[3], wgrad_columns[3];     /* tiles of one expert's gradient: down, gate, up */
+};
+
+SCHEDULE_FUNCTION void schedule_order_add(struct schedule_order *o, int32_t phase, int32_t columns, int32_t lag,
+                                          int32_t unit_begin) {
+    int32_t minibatches = schedule_divide_up(o->units, o->units_per_minibatch);
+    struct schedule_stage *stage = &o->stages[o->stage_count++];
+    stage->phase = phase;
+    stage->columns = columns;
+    stage->lag = schedule_minimum(lag, minibatches);
+    stage->unit_begin = schedule_minimum(unit_begin, o->units);
+}
+
+/* Compute order of the pass. Backward: dgrad through down trails replay, and dgrad through gate and up trails that, by `lag`. */
 SCHEDULE_FUNCTION struct schedule_order schedule_compute_order(const struct schedule *s, int32_t total_rows) {
     struct schedule_order order;
-    order.lag = schedule_minimum(s->knobs.lag, schedule_minibatch_count(s, total_rows));
+    int32_t lag = s->knobs.lag;
     order.units = total_rows / s->tile.rows;
     order.units_per_minibatch = s->knobs.minibatch_rows / s->tile.rows;
-    order.leader_columns = schedule_gate_up_tile_columns(s);
-    order.trailer_columns = schedule_down_tile_columns(s);
-    order.leader_phase = PHASE_GATE_UP;
-    order.trailer_phase = PHASE_DOWN;
+    order.stage_count = 0;
+    order.wgrad_experts = 0;
+    if (s->pass == PASS_FORWARD) {
+        schedule_order_add(&order, PHASE_GATE_UP, schedule_gate_up_tile_columns(s), 0, 0);
+        schedule_order_add(&order, PHASE_DOWN, schedule_down_tile_columns(s), lag, 0);
+        return order;
+    }
+    schedule_order_add(&order, PHASE_REPLAY, schedule_gate_up_tile_columns(s), 0, s->knobs.saved_rows / s->tile.rows);
+    schedule_order_add(&order, PHASE_DGRAD_DOWN, schedule_dgrad_tile_columns(s), lag, 0);
+    schedule_order_add(&order, PHASE_DGRAD_GATE_UP, schedule_down_tile_columns(s), 2 * lag, 0);
+    order.wgrad_experts = s->shape.experts_per_rank;
+    order.wgrad_rows[0] = s->shape.hidden / s->tile.rows;
+    order.wgrad_columns[0] = schedule_dgrad_tile_columns(s);
+    for (int32_t i = 1; i < 3; i++) {
+        order.wgrad_rows[i] = s->shape.intermediate / s->tile.rows;
+        order.wgrad_columns[i] = schedule_down_tile_columns(s);
+    }
     return order;
 }
 
@@ -240,67 +303,99 @@ SCHEDULE_FUNCTION struct schedule_order schedule_compute_order(const struct sche
  * which needs dispatch(m + lag). */
 SCHEDULE_FUNCTION struct schedule_order schedule_comm_order(const struct schedule *s, int32_t total_rows) {
     struct schedule_order order;
-    order.lag = schedule_minimum(s->knobs.lag + 1, schedule_minibatch_count(s, total_rows));
     order.units = total_rows / s->tile.unit_rows;
     order.units_per_minibatch = s->knobs.minibatch_rows / s->tile.unit_rows;
-    order.leader_columns = 1;
-    order.trailer_columns = s->knobs.combine == COMBINE_RING ? 1 : 0;
-    order.leader_phase = PHASE_DISPATCH;
-    order.trailer_phase = PHASE_COMBINE;
+    order.stage_count = 0;
+    order.wgrad_experts = 0;
+    schedule_order_add(&order, PHASE_DISPATCH, 1, 0, 0);
+    if (s->pass == PASS_FORWARD && s->knobs.combine == COMBINE_RING)
+        schedule_order_add(&order, PHASE_COMBINE, 1, s->knobs.lag + 1, 0);
     return order;
-}
-
-SCHEDULE_FUNCTION int32_t schedule_order_task_count(const struct schedule_order *o) {
-    return o->units * (o->leader_columns + o->trailer_columns);
 }
 
 /* Tasks before step n. */
 SCHEDULE_FUNCTION int32_t schedule_order_step_begin(const struct schedule_order *o, int32_t n) {
-    int32_t leader = schedule_minimum(n * o->units_per_minibatch, o->units);
-    int32_t trailer = schedule_minimum(schedule_maximum(n - o->lag, 0) * o->units_per_minibatch, o->units);
-    return leader * o->leader_columns + trailer * o->trailer_columns;
+    int32_t tasks = 0;
+    for (int32_t i = 0; i < o->stage_count; i++) {
+        const struct schedule_stage *stage = &o->stages[i];
+        int32_t units = schedule_minimum(schedule_maximum(n - stage->lag, 0) * o->units_per_minibatch, o->units);
+        tasks += schedule_maximum(units - stage->unit_begin, 0) * stage->columns;
+    }
+    return tasks;
 }
 
-/* Task `index` of an order, 0 <= index < task count, in constant time: steps before `lag` hold only leaders, steps
- * [lag, minibatches) both, later ones only trailers, and every step before the last of its region is full.
- * Inside a minibatch row units run fastest, so that neighbouring executors share a weight column tile in L2. */
-SCHEDULE_FUNCTION struct schedule_task schedule_order_task(const struct schedule_order *o, int32_t index) {
-    int32_t minibatches = schedule_divide_up(o->units, o->units_per_minibatch);
-    int32_t leader_tasks = o->units_per_minibatch * o->leader_columns;
-    int32_t trailer_tasks = o->units_per_minibatch * o->trailer_columns;
-    int32_t both_begin = schedule_order_step_begin(o, o->lag);
-    int32_t tail_begin = schedule_order_step_begin(o, minibatches);
-    int32_t step;
-    if (index < both_begin) {
-        step = index / leader_tasks;
-    } else if (index < tail_begin) {
-        step = o->lag + (index - both_begin) / (leader_tasks + trailer_tasks);
-    } else {
-        step = minibatches + (index - tail_begin) / trailer_tasks;
-    }
-    int32_t inside = index - schedule_order_step_begin(o, step);
-    int32_t leader_units = schedule_maximum(
-        0, schedule_minimum(o->units_per_minibatch, o->units - step * o->units_per_minibatch));
+SCHEDULE_FUNCTION int32_t schedule_order_step_count(const struct schedule_order *o) {
+    return schedule_divide_up(o->units, o->units_per_minibatch) + o->stages[o->stage_count - 1].lag;
+}
+
+SCHEDULE_FUNCTION int32_t schedule_order_wgrad_tiles(const struct schedule_order *o) {
+    int32_t tiles = 0;
+    if (o->wgrad_experts == 0) return 0;
+    for (int32_t i = 0; i < 3; i++) tiles += o->wgrad_rows[i] * o->wgrad_columns[i];
+    return tiles;
+}
+
+SCHEDULE_FUNCTION int32_t schedule_order_task_count(const struct schedule_order *o) {
+    return schedule_order_step_begin(o, schedule_order_step_count(o)) + o->wgrad_experts * schedule_order_wgrad_tiles(o);
+}
+
+/* Weight gradient `index` of those after the last step. */
+SCHEDULE_FUNCTION struct schedule_task schedule_order_wgrad_task(const struct schedule_order *o, int32_t index) {
     struct schedule_task task;
-    int32_t units;
-    if (inside < leader_units * o->leader_columns) {
-        task.phase = o->leader_phase;
-        task.minibatch = step;
-        units = leader_units;
-    } else {
-        inside -= leader_units * o->leader_columns;
-        task.phase = o->trailer_phase;
-        task.minibatch = step - o->lag;
-        units = schedule_minimum(o->units_per_minibatch, o->units - task.minibatch * o->units_per_minibatch);
+    int32_t tiles = schedule_order_wgrad_tiles(o), matrix = 0;
+    task.expert = index / tiles;
+    index -= task.expert * tiles;
+    while (matrix < 2 && index >= o->wgrad_rows[matrix] * o->wgrad_columns[matrix]) {
+        index -= o->wgrad_rows[matrix] * o->wgrad_columns[matrix];
+        matrix++;
     }
-    task.tile_row = task.minibatch * o->units_per_minibatch + inside % units;
-    task.tile_column = inside / units;
+    task.phase = PHASE_WGRAD_DOWN + matrix;
+    task.minibatch = -1;
+    task.tile_row = index % o->wgrad_rows[matrix];
+    task.tile_column = index / o->wgrad_rows[matrix];
     return task;
 }
 
-/* Task ids in a trace: compute tasks 0..n-1 in ticket order, communication tasks from n on. */
-SCHEDULE_FUNCTION int32_t schedule_comm_task_id(const struct schedule_order *compute, int32_t comm_index) {
-    return schedule_order_task_count(compute) + comm_index;
+/* Task `index` of an order, 0 <= index < task count: the step by bisection, then the stage inside the step.
+ * Inside a minibatch row units run fastest, so that neighbouring executors share a weight column tile in L2. */
+SCHEDULE_FUNCTION struct schedule_task schedule_order_task(const struct schedule_order *o, int32_t index) {
+    int32_t low = 0, high = schedule_order_step_count(o), stage = 0, units = 0, first = 0;
+    int32_t steps_end = schedule_order_step_begin(o, high);
+    if (index >= steps_end) return schedule_order_wgrad_task(o, index - steps_end);
+    while (high - low > 1) {
+        int32_t middle = (low + high) / 2;
+        if (schedule_order_step_begin(o, middle) <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    int32_t inside = index - schedule_order_step_begin(o, low);
+    struct schedule_task task;
+    for (;; stage++) {
+        task.minibatch = low - o->stages[stage].lag;
+        first = schedule_maximum(task.minibatch * o->units_per_minibatch, o->stages[stage].unit_begin);
+        units = schedule_minimum((task.minibatch + 1) * o->units_per_minibatch, o->units) - first;
+        int32_t tasks = task.minibatch < 0 ? 0 : schedule_maximum(units, 0) * o->stages[stage].columns;
+        if (inside < tasks || stage == o->stage_count - 1) break;
+        inside -= tasks;
+    }
+    task.phase = o->stages[stage].phase;
+    task.tile_row = first + inside % units;
+    task.tile_column = inside / units;
+    task.expert = -1;
+    return task;
+}
+
+enum { SCHEDULE_BACKWARD_TASK_FIRST = 1 << 24 };
+
+/* Task ids in a trace: compute tasks 0..n-1 in ticket order, communication tasks from n on; those of the backward pass
+ * from SCHEDULE_BACKWARD_TASK_FIRST on. */
+SCHEDULE_FUNCTION int32_t schedule_compute_task_id(const struct schedule *s, int32_t index) {
+    return (s->pass == PASS_BACKWARD ? SCHEDULE_BACKWARD_TASK_FIRST : 0) + index;
+}
+
+SCHEDULE_FUNCTION int32_t schedule_comm_task_id(const struct schedule *s, const struct schedule_order *compute, int32_t index) {
+    return schedule_compute_task_id(s, schedule_order_task_count(compute) + index);
 }
 
 /* --- edges --------------------------------------------------------------------------------------------------------- */
@@ -332,6 +427,7 @@ SCHEDULE_FUNCTION int32_t schedule_edge_counter_count(const struct schedule *s, 
     case EDGE_PER_MINIBATCH: return schedule_divide_up(s->knobs.capacity_rows, s->knobs.minibatch_rows);
     case EDGE_PER_TILE_ROW: return s->knobs.capacity_rows / s->tile.rows;
     case EDGE_PER_RANK: return 1;
+    case EDGE_PER_EXPERT: return s->shape.experts_per_rank;
     default: return 0;
     }
 }
@@ -344,28 +440,39 @@ SCHEDULE_FUNCTION int32_t schedule_edge_counter_begin(const struct schedule *s, 
 }
 
 /* Value a counter must reach before its consumer goes on, and the exact value it must end on.
- * SYS edges count launches (epoch, from 1); edges inside a CTA have no counter and give 0. An edge that the combine path
- * doesn't use has target 0. */
+ * SYS edges count launches (epoch, from 1); edges inside a CTA have no counter and give 0. An edge that the pass or the
+ * combine path doesn't use has target 0. EXPERT_READY needs the rows of the experts: schedule_expert_target. */
 SCHEDULE_FUNCTION uint32_t schedule_edge_target(const struct schedule *s, int32_t total_rows, enum edge edge, int32_t index,
                                                 uint32_t epoch) {
-    int32_t direct = s->knobs.combine == COMBINE_DIRECT;
+    int32_t backward = s->pass == PASS_BACKWARD;
+    int32_t ring = !backward && s->knobs.combine == COMBINE_RING;
     int32_t minibatch_rows = schedule_minibatch_rows(s, total_rows, index);
     int32_t minibatch_tile_rows = minibatch_rows / s->tile.rows;
     int32_t gate_up_columns = schedule_gate_up_tile_columns(s);
     int32_t down_columns = schedule_down_tile_columns(s);
+    int32_t h_columns = backward ? schedule_dgrad_tile_columns(s) : gate_up_columns;
+    int32_t inside = index < total_rows / s->tile.rows;
     switch (edge) {
     case EDGE_RANK_START:
     case EDGE_RANK_DONE: return epoch;
     case EDGE_X_READY: return (uint32_t)minibatch_rows;
-    case EDGE_X_FREE: return (uint32_t)(minibatch_tile_rows * gate_up_columns);
-    case EDGE_H_READY: return index < total_rows / s->tile.rows ? (uint32_t)(2 * gate_up_columns) : 0u;
-    case EDGE_H_FREE: return (uint32_t)(minibatch_tile_rows * down_columns);
-    case EDGE_Y_READY: return direct ? 0u : (uint32_t)(2 * minibatch_tile_rows * down_columns);
-    case EDGE_Y_FREE: return direct ? 0u : (uint32_t)minibatch_rows;
+    case EDGE_X_FREE: return backward ? 0u : (uint32_t)(minibatch_tile_rows * gate_up_columns);
+    case EDGE_H_READY: return inside ? (uint32_t)(2 * h_columns) : 0u;
+    case EDGE_H_FREE: return backward ? 0u : (uint32_t)(minibatch_tile_rows * down_columns);
+    case EDGE_Y_READY: return ring ? (uint32_t)(2 * minibatch_tile_rows * down_columns) : 0u;
+    case EDGE_Y_FREE: return ring ? (uint32_t)minibatch_rows : 0u;
     case EDGE_PUSHED:
-        return direct ? (uint32_t)(2 * (total_rows / s->tile.rows) * down_columns) : (uint32_t)total_rows;
+        return ring ? (uint32_t)total_rows : (uint32_t)(2 * (total_rows / s->tile.rows) * down_columns);
+    case EDGE_GU_READY:
+        return backward && inside && index >= s->knobs.saved_rows / s->tile.rows ? (uint32_t)(2 * gate_up_columns) : 0u;
     default: return 0u;
     }
+}
+
+/* Target of EXPERT_READY: both MMA warpgroups of every dgrad tile of the expert's rows. */
+SCHEDULE_FUNCTION uint32_t schedule_expert_target(const struct schedule *s, const struct schedule_rows *rows, int32_t expert) {
+    int32_t tile_rows = (rows->expert_row_begin[expert + 1] - rows->expert_row_begin[expert]) / s->tile.rows;
+    return s->pass == PASS_BACKWARD ? (uint32_t)(2 * tile_rows * schedule_dgrad_tile_columns(s)) : 0u;
 }
 
 /* Counter index that a task waits for before it reads its input (the data edges), and whether it waits at all. */
@@ -379,17 +486,33 @@ SCHEDULE_FUNCTION struct schedule_wait schedule_task_input(const struct schedule
     struct schedule_wait wait = {-1, 0};
     (void)s;
     switch (task->phase) {
-    case PHASE_GATE_UP: wait.edge = EDGE_X_READY; wait.index = task->minibatch; break;
-    case PHASE_DOWN: wait.edge = EDGE_H_READY; wait.index = task->tile_row; break;
+    case PHASE_GATE_UP:
+    case PHASE_REPLAY:
+    case PHASE_DGRAD_DOWN: wait.edge = EDGE_X_READY; wait.index = task->minibatch; break;
+    case PHASE_DOWN:
+    case PHASE_DGRAD_GATE_UP: wait.edge = EDGE_H_READY; wait.index = task->tile_row; break;
     case PHASE_COMBINE: wait.edge = EDGE_Y_READY; wait.index = task->minibatch; break;
+    case PHASE_WGRAD_DOWN:
+    case PHASE_WGRAD_GATE:
+    case PHASE_WGRAD_UP: wait.edge = EDGE_EXPERT_READY; wait.index = task->expert; break;
     default: break;
     }
     return wait;
 }
 
-/* Ring slot the task overwrites: wait until minibatch - ring_minibatches has been read. */
+/* A second input: the epilogue of dgrad through down reads the g and u that replay computed. */
+SCHEDULE_FUNCTION struct schedule_wait schedule_task_second_input(const struct schedule *s, const struct schedule_task *task) {
+    struct schedule_wait wait = {-1, 0};
+    wait.index = task->tile_row;
+    if (task->phase == PHASE_DGRAD_DOWN && task->tile_row >= s->knobs.saved_rows / s->tile.rows) wait.edge = EDGE_GU_READY;
+    return wait;
+}
+
+/* Ring slot the task overwrites: wait until minibatch - ring_minibatches has been read. The backward pass has no rings: its
+ * rows stay for the weight gradients. */
 SCHEDULE_FUNCTION struct schedule_wait schedule_task_slot(const struct schedule *s, const struct schedule_task *task) {
     struct schedule_wait wait = {-1, 0};
+    if (s->pass == PASS_BACKWARD) return wait;
     int32_t reused = task->minibatch - schedule_ring_minibatches(s);
     if (reused < 0) return wait;
     wait.index = reused;
@@ -402,7 +525,8 @@ SCHEDULE_FUNCTION struct schedule_wait schedule_task_slot(const struct schedule 
     return wait;
 }
 
-/* Counter a task adds to when its output is complete (STORE adds 1 a warpgroup; DISPATCH and COMBINE add their rows). */
+/* Counter a task adds to when its output is complete (STORE adds 1 a warpgroup; DISPATCH and COMBINE add their rows). Dgrad
+ * through down also adds 1 a warpgroup to EXPERT_READY of its expert. */
 SCHEDULE_FUNCTION struct schedule_wait schedule_task_output(const struct schedule *s, const struct schedule_task *task) {
     struct schedule_wait signal = {-1, 0};
     switch (task->phase) {
@@ -412,7 +536,10 @@ SCHEDULE_FUNCTION struct schedule_wait schedule_task_output(const struct schedul
         signal.edge = s->knobs.combine == COMBINE_RING ? EDGE_Y_READY : EDGE_PUSHED;
         signal.index = s->knobs.combine == COMBINE_RING ? task->minibatch : 0;
         break;
-    case PHASE_COMBINE: signal.edge = EDGE_PUSHED; signal.index = 0; break;
+    case PHASE_COMBINE:
+    case PHASE_DGRAD_GATE_UP: signal.edge = EDGE_PUSHED; signal.index = 0; break;
+    case PHASE_REPLAY: signal.edge = EDGE_GU_READY; signal.index = task->tile_row; break;
+    case PHASE_DGRAD_DOWN: signal.edge = EDGE_H_READY; signal.index = task->tile_row; break;
     default: break;
     }
     return signal;

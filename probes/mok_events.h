@@ -68,6 +68,7 @@ static const struct mokscope_edge_row mok_edge_rows[] = {
 #define MOK_INDEX_TILE_ROW "tile row"
 #define MOK_INDEX_RANK "rank"
 #define MOK_INDEX_CTA_SLOT "slot"
+#define MOK_INDEX_EXPERT "expert"
 #define EDGE(name, producer, consumer, granularity, scope, slot_reuse, target, description) \
     {#name, ROLE_##producer, ROLE_##consumer, MOK_INDEX_##granularity, MOK_SCOPE_##scope, slot_reuse, target, description},
 #include "../kernels/edges.def"

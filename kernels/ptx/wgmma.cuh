@@ -1,5 +1,5 @@
 /* Warpgroup matrix multiply (PTX ISA, "wgmma"; sm_90a). Executed by all 128 threads of a warpgroup. A and B come from shared
- * memory, K-major, in the 128-byte swizzle that TMA writes; accumulators stay in registers. */
+ * memory, K-major or MN-major, in the 128-byte swizzle that TMA writes; accumulators stay in registers. */
 #ifndef WGMMA_CUH
 #define WGMMA_CUH
 
@@ -10,6 +10,13 @@
 static __device__ __forceinline__ uint64_t wgmma_descriptor_k_major_swizzle_128(const void *tile) {
     uint64_t start = (shared_address(tile) & 0x3ffffu) >> 4;
     return start | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+/* The same of an MN-major tile: boxes of 64 MN-elements (128 bytes) by K_BLOCK rows of K, box_bytes apart; 1,024 bytes between
+ * groups of 8 K rows. Adding 128 moves 16 rows along K. */
+static __device__ __forceinline__ uint64_t wgmma_descriptor_mn_major_swizzle_128(const void *tile, uint32_t box_bytes) {
+    uint64_t start = (shared_address(tile) & 0x3ffffu) >> 4;
+    return start | (uint64_t)(box_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
 /* Orders register and shared accesses before the first wgmma that uses them. */
@@ -28,8 +35,9 @@ static __device__ __forceinline__ void wgmma_pin_accumulator(float (&d)[128]) {
     for (int i = 0; i < 128; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/* D [64, 256] FP32 += A [64, 16] BF16 x B [256, 16]^T BF16.
+/* D [64, 256] FP32 += A [64, 16] BF16 x B [256, 16]^T BF16. a_mn_major, b_mn_major: 0 for K-major, 1 for MN-major tiles.
  * Thread t holds D[16 * (t / 32) + (t % 32) / 4 + 8 * (i / 2 % 2)][8 * (i / 4) + 2 * (t % 4) + i % 2] in d[i]. */
+template <int a_mn_major, int b_mn_major>
 static __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(float (&d)[128], uint64_t a, uint64_t b) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, "
@@ -48,7 +56,7 @@ static __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(float (&d)[128]
                  "%104, %105, %106, %107, %108, %109, %110, %111, "
                  "%112, %113, %114, %115, %116, %117, %118, %119, "
                  "%120, %121, %122, %123, %124, %125, %126, %127}, "
-                 "%128, %129, 1, 1, 1, 0, 0;"
+                 "%128, %129, 1, 1, 1, %130, %131;"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
                    "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
                    "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -65,7 +73,7 @@ static __device__ __forceinline__ void wgmma_m64n256k16_f32_bf16(float (&d)[128]
                    "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
                    "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
                    "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-                 : "l"(a), "l"(b)
+                 : "l"(a), "l"(b), "n"(a_mn_major), "n"(b_mn_major)
                  : "memory");
 }
 

@@ -44,15 +44,22 @@ struct comm_row {
     uint8_t *target;
 };
 
+/* The backward pass dispatches two matrices, `operand` says which: 0 the gradient of the output, 1 x. Its rows stay in place. */
+template <int pass>
 static __device__ __forceinline__ struct comm_row comm_row_find(const struct cta_view *v, const struct schedule_task *task,
-                                                                int32_t row) {
+                                                                int32_t row, int operand) {
     const struct schedule *s = &v->a->schedule;
     int64_t row_bytes = (int64_t)s->shape.hidden * (int64_t)sizeof(uint16_t);
     int32_t peer = v->r->row_peer[row];
     int64_t ring_offset = schedule_ring_row(s, row) * row_bytes;
     int32_t route = peer < 0 ? 0 : v->r->row_route[row];
     struct comm_row result;
-    if (task->phase == PHASE_DISPATCH) {
+    if (pass == PASS_BACKWARD) {
+        const struct backward_rank *b = &v->b->ranks[v->rank];
+        const uint16_t *source = operand == 0 ? b->dy[peer < 0 ? 0 : peer] : v->r->x[peer < 0 ? 0 : peer];
+        result.source = peer < 0 ? NULL : (const uint8_t *)source + route / s->shape.top_k * row_bytes;
+        result.target = (uint8_t *)(operand == 0 ? b->dy_rows : b->x_rows) + row * row_bytes;
+    } else if (task->phase == PHASE_DISPATCH) {
         result.source = peer < 0 ? NULL : (const uint8_t *)v->r->x[peer] + route / s->shape.top_k * row_bytes;
         result.target = (uint8_t *)v->r->x_ring + ring_offset;
     } else {
@@ -141,17 +148,21 @@ static __device__ __forceinline__ void comm_signal(const struct cta_view *v, str
 }
 
 /* One dispatch or combine task; whole warp. Returns 0 after an abort. */
+template <int pass>
 static __device__ __forceinline__ uint32_t comm_task(const struct cta_view *v, struct mokscope_lane *lane,
                                                      struct comm_state *state, const struct schedule_task *task, int32_t id) {
     const struct schedule *s = &v->a->schedule;
     uint32_t lane_index = threadIdx.x % 32u;
-    struct comm_row mine = {NULL, NULL};
-    if (lane_index < UNIT_ROWS) mine = comm_row_find(v, task, task->tile_row * UNIT_ROWS + (int32_t)lane_index);
     uint32_t begin = mokscope_clock();
     if (!comm_wait(v, lane, schedule_task_input(s, task), id)) return 0;
     if (!comm_wait(v, lane, schedule_task_slot(s, task), id)) return 0;
-    uint32_t copy_begin = mokscope_clock();
-    uint32_t done = comm_copy_rows(v, state, mine, UNIT_ROWS);
+    uint32_t copy_begin = mokscope_clock(), done = 1;
+    for (int operand = 0; done && operand < (pass == PASS_BACKWARD ? 2 : 1); operand++) {
+        struct comm_row mine = {NULL, NULL};
+        if (lane_index < UNIT_ROWS) mine = comm_row_find<pass>(v, task, task->tile_row * UNIT_ROWS + (int32_t)lane_index, operand);
+        if (lane_index == 0) bulk_wait_group_read<0>(); /* chunk slots start anew with each call below */
+        done = comm_copy_rows(v, state, mine, UNIT_ROWS);
+    }
     if (lane_index == 0) {
         bulk_wait_group_all();
         fence_proxy_async_global();
@@ -181,6 +192,7 @@ static __device__ __forceinline__ uint32_t comm_wait_peers(const struct cta_view
     return __shfl_sync(0xffffffffu, ready, 0);
 }
 
+template <int pass>
 static __device__ __forceinline__ uint32_t comm_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                      struct comm_shared *shared) {
     const struct schedule *s = &v->a->schedule;
@@ -193,7 +205,7 @@ static __device__ __forceinline__ uint32_t comm_role(const struct cta_view *v, s
     for (int32_t i = v->cta * CTA_WARPS + warp; i < count; i += s->knobs.comm_sms * CTA_WARPS) {
         struct schedule_task task = schedule_order_task(&order, i);
         random_delay(v, ROLE_DISPATCH, (uint32_t)i);
-        if (!comm_task(v, lane, &state, &task, schedule_comm_task_id(&compute_order, i))) return 0;
+        if (!comm_task<pass>(v, lane, &state, &task, schedule_comm_task_id(s, &compute_order, i))) return 0;
     }
     return 1;
 }

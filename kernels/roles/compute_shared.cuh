@@ -15,9 +15,11 @@
 
 #include "roles/wait.cuh"
 
+/* Rows of 128 bytes in the 128-byte swizzle. K-major: TILE_ROWS (a) and TILE_N (b) rows of one k block. MN-major: boxes of 64
+ * columns by K_BLOCK rows, 2 in a, 4 in b. */
 struct operand_stage {
-    uint16_t a[TILE_ROWS * K_BLOCK]; /* rows of 128 bytes, 128-byte swizzle */
-    uint16_t b[TILE_N * K_BLOCK];    /* gate+up: 128 rows of W_gate, then 128 of W_up */
+    uint16_t a[TILE_ROWS * K_BLOCK];
+    uint16_t b[TILE_N * K_BLOCK]; /* gate+up and replay: 128 rows of W_gate, then 128 of W_up */
 };
 
 enum { STAGE_BYTES = sizeof(struct operand_stage), STORE_WARPS = MMA_WARPGROUPS };
@@ -39,6 +41,38 @@ struct compute_shared {
 };
 
 enum { TASK_READERS = MMA_WARPGROUPS * WARPGROUP_THREADS + STORE_WARPS * 32 };
+
+/* Length of the task's K loop in blocks; 0 for a weight gradient of an expert without rows. */
+template <int pass> static __device__ __forceinline__ int32_t task_k_blocks(const struct cta_view *v, const struct task_slot *slot) {
+    const struct layer_shape *shape = &v->a->schedule.shape;
+    if (pass == PASS_FORWARD) return (slot->task.phase == PHASE_GATE_UP ? shape->hidden : shape->intermediate) / K_BLOCK;
+    switch (slot->task.phase) {
+    case PHASE_REPLAY:
+    case PHASE_DGRAD_DOWN: return shape->hidden / K_BLOCK;
+    case PHASE_DGRAD_GATE_UP: return 2 * shape->intermediate / K_BLOCK;
+    default: {
+        const int32_t *row_begin = v->r->table->rows.expert_row_begin + slot->expert;
+        return (row_begin[1] - row_begin[0]) / K_BLOCK;
+    }
+    }
+}
+
+/* Whether the gate+up tile of a forward pass keeps g and u for the backward pass. */
+static __device__ __forceinline__ bool task_saves(const struct cta_view *v, const struct task_slot *slot) {
+    return slot->task.tile_row * TILE_ROWS < v->a->schedule.knobs.saved_rows;
+}
+
+/* Event of the task's container span. */
+static __device__ __forceinline__ uint32_t task_event(int32_t phase) {
+    switch (phase) {
+    case PHASE_GATE_UP: return EVENT_TASK_GATE_UP;
+    case PHASE_DOWN: return EVENT_TASK_DOWN;
+    case PHASE_REPLAY: return EVENT_TASK_REPLAY;
+    case PHASE_DGRAD_DOWN: return EVENT_TASK_DGRAD_DOWN;
+    case PHASE_DGRAD_GATE_UP: return EVENT_TASK_DGRAD_GATE_UP;
+    default: return EVENT_TASK_WGRAD;
+    }
+}
 
 /* Position in a ring of barriers: which slot, and the parity a waiter of `full` expects. One owner a role. */
 struct ring_position {

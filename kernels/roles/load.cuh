@@ -23,30 +23,89 @@ static __device__ __forceinline__ uint32_t task_put(const struct cta_view *v, st
     return 1;
 }
 
-/* K loop of one tile. Returns 0 after an abort. */
-static __device__ __forceinline__ uint32_t load_tile(const struct cta_view *v, struct compute_shared *shared,
-                                                     struct load_state *state, const struct task_slot *slot, uint32_t *stall) {
+/* Operands of k block k of a forward tile: A rows of the x or h ring, B rows of the weights. */
+static __device__ __forceinline__ void load_forward_block(const struct cta_view *v, const struct task_slot *slot, int32_t k,
+                                                          struct operand_stage *stage, uint64_t *full) {
     const struct schedule *s = &v->a->schedule;
-    bool gate_up = slot->task.phase == PHASE_GATE_UP;
     int32_t a_row = schedule_ring_row(s, slot->task.tile_row * TILE_ROWS);
-    int32_t k_blocks = (gate_up ? s->shape.hidden : s->shape.intermediate) / K_BLOCK;
-    int32_t b_row = gate_up ? slot->expert * s->shape.intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS
-                            : slot->expert * s->shape.hidden + slot->task.tile_column * DOWN_TILE_COLUMNS;
-    const CUtensorMap *a_map = gate_up ? &v->r->x_ring_map : &v->r->h_ring_map;
+    if (slot->task.phase == PHASE_GATE_UP) {
+        int32_t b_row = slot->expert * s->shape.intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS;
+        tma_load_2d_shared(stage->a, &v->r->x_ring_map, k * K_BLOCK, a_row, full);
+        tma_load_2d_shared(stage->b, &v->r->w_gate_map, k * K_BLOCK, b_row, full);
+        tma_load_2d_shared(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, &v->r->w_up_map, k * K_BLOCK, b_row, full);
+    } else {
+        int32_t b_row = slot->expert * s->shape.hidden + slot->task.tile_column * DOWN_TILE_COLUMNS;
+        tma_load_2d_shared(stage->a, &v->r->h_ring_map, k * K_BLOCK, a_row, full);
+        tma_load_2d_shared(stage->b, &v->r->w_down_map, k * K_BLOCK, b_row, full);
+    }
+}
+
+/* Boxes first, first + step, ... of an operand, 8 KiB each. */
+template <int count> static __device__ __forceinline__ void load_boxes(uint16_t *target, const CUtensorMap *map, int32_t column,
+                                                                       int32_t row, int32_t column_step, int32_t row_step,
+                                                                       uint64_t *full) {
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        tma_load_2d_shared(target + i * BOX_COLUMNS * BOX_ROWS, map, column + i * column_step, row + i * row_step, full);
+}
+
+/* Operands of k block k of a backward tile:
+ *   replay         A x rows, B W_gate and W_up rows, both K-major over H
+ *   dgrad down     A dY rows, K-major over H; B W_down [H, I], MN-major
+ *   dgrad gate+up  A dGU rows, K-major over 2 I, where blocks of dG and dU alternate; B W_gate or W_up [I, H], MN-major
+ *   wgrad          A and B rows of the expert, both MN-major, K over the rows: dY and s h; dG or dU, and x */
+static __device__ __forceinline__ void load_backward_block(const struct cta_view *v, const struct task_slot *slot, int32_t k,
+                                                           struct operand_stage *stage, uint64_t *full) {
+    const struct layer_shape *shape = &v->a->schedule.shape;
+    const struct backward_rank *b = &v->b->ranks[v->rank];
+    int32_t tile_row = slot->task.tile_row, column = slot->task.tile_column * TILE_N;
+    int32_t row = tile_row * TILE_ROWS;
+    switch (slot->task.phase) {
+    case PHASE_REPLAY: {
+        int32_t weight_row = slot->expert * shape->intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS;
+        load_boxes<2>(stage->a, &b->x_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
+        load_boxes<2>(stage->b, &b->w_gate_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
+        load_boxes<2>(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, &b->w_up_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
+        break;
+    }
+    case PHASE_DGRAD_DOWN:
+        load_boxes<2>(stage->a, &b->dy_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
+        load_boxes<4>(stage->b, &b->w_down_map, column, slot->expert * shape->hidden + k * K_BLOCK, BOX_COLUMNS, 0, full);
+        break;
+    case PHASE_DGRAD_GATE_UP:
+        load_boxes<2>(stage->a, &b->dgu_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
+        load_boxes<4>(stage->b, k % 2 == 0 ? &b->w_gate_map : &b->w_up_map, column,
+                      slot->expert * shape->intermediate + k / 2 * K_BLOCK, BOX_COLUMNS, 0, full);
+        break;
+    default: {
+        int32_t k_row = v->r->table->rows.expert_row_begin[slot->expert] + k * K_BLOCK;
+        if (slot->task.phase == PHASE_WGRAD_DOWN) {
+            load_boxes<2>(stage->a, &b->dy_map, row, k_row, BOX_COLUMNS, 0, full);
+            load_boxes<4>(stage->b, &b->sh_map, column, k_row, BOX_COLUMNS, 0, full);
+        } else {
+            int32_t first = 2 * row + (slot->task.phase == PHASE_WGRAD_UP ? BOX_COLUMNS : 0);
+            load_boxes<2>(stage->a, &b->dgu_map, first, k_row, 2 * BOX_COLUMNS, 0, full);
+            load_boxes<4>(stage->b, &b->x_map, column, k_row, BOX_COLUMNS, 0, full);
+        }
+    }
+    }
+}
+
+/* K loop of one tile. Returns 0 after an abort. */
+template <int pass> static __device__ __forceinline__ uint32_t load_tile(const struct cta_view *v, struct compute_shared *shared,
+                                                                         struct load_state *state, const struct task_slot *slot,
+                                                                         uint32_t *stall) {
+    int32_t k_blocks = task_k_blocks<pass>(v, slot);
     for (int32_t k = 0; k < k_blocks; k++) {
         uint32_t stage = state->stage.slot;
         if (!wait_barrier_stall(v, &shared->stage_empty[stage], state->stage.parity ^ 1u, EDGE_STAGE_EMPTY, stage, stall))
             return 0;
         uint64_t *full = &shared->stage_full[stage];
         mbarrier_arrive_expect_tx_shared(full, STAGE_BYTES);
-        tma_load_2d_shared(shared->stage[stage].a, a_map, k * K_BLOCK, a_row, full);
-        uint16_t *b = shared->stage[stage].b;
-        if (gate_up) {
-            tma_load_2d_shared(b, &v->r->w_gate_map, k * K_BLOCK, b_row, full);
-            tma_load_2d_shared(b + GATE_UP_TILE_COLUMNS * K_BLOCK, &v->r->w_up_map, k * K_BLOCK, b_row, full);
-        } else {
-            tma_load_2d_shared(b, &v->r->w_down_map, k * K_BLOCK, b_row, full);
-        }
+        if (pass == PASS_FORWARD)
+            load_forward_block(v, slot, k, &shared->stage[stage], full);
+        else
+            load_backward_block(v, slot, k, &shared->stage[stage], full);
         if (state->stages_filled < STAGE_COUNT) state->stages_filled++;
         ring_advance(&state->stage, STAGE_COUNT);
     }
@@ -63,24 +122,32 @@ static __device__ __forceinline__ void load_drain(struct compute_shared *shared,
     }
 }
 
+static __device__ __forceinline__ uint32_t load_wait(const struct cta_view *v, struct mokscope_lane *lane, struct schedule_wait wait,
+                                                     int32_t task_id) {
+    if (wait.edge < 0) return 1;
+    const struct schedule *s = &v->a->schedule;
+    uint32_t target = wait.edge == EDGE_EXPERT_READY
+                          ? schedule_expert_target(s, &v->r->table->rows, wait.index)
+                          : schedule_edge_target(s, v->total_rows, (enum edge)wait.edge, wait.index, v->epoch);
+    return wait_counter_thread(v, lane, wait.edge, wait.index, target, task_id);
+}
+
+template <int pass>
 static __device__ __forceinline__ uint32_t load_task(const struct cta_view *v, struct mokscope_lane *lane,
                                                      struct compute_shared *shared, struct load_state *state,
                                                      const struct task_slot *slot) {
     const struct schedule *s = &v->a->schedule;
     uint32_t begin = mokscope_clock();
     if (!task_put(v, lane, shared, &state->task, slot)) return 0;
-    struct schedule_wait input = schedule_task_input(s, &slot->task);
-    uint32_t target = schedule_edge_target(s, v->total_rows, (enum edge)input.edge, input.index, v->epoch);
-    if (!wait_counter_thread(v, lane, input.edge, input.index, target, slot->id)) return 0;
+    if (!load_wait(v, lane, schedule_task_input(s, &slot->task), slot->id)) return 0;
+    if (pass == PASS_BACKWARD && !load_wait(v, lane, schedule_task_second_input(s, &slot->task), slot->id)) return 0;
     /* The rows were written by bulk stores or plain stores of other SMs, ordered by the acquire above for this thread's
      * generic accesses; TMA reads through the async proxy. */
     fence_proxy_async_global();
     uint32_t load_begin = mokscope_clock(), stall = 0;
-    if (!load_tile(v, shared, state, slot, &stall)) return 0;
+    if (!load_tile<pass>(v, shared, state, slot, &stall)) return 0;
     mokscope_span_thread(lane, MOKSCOPE_LEVEL_PHASE, load_begin, EVENT_LOAD_TILE, stall >> 6, (uint32_t)slot->id);
-    mokscope_span_thread(lane, MOKSCOPE_LEVEL_TASK, begin,
-                         slot->task.phase == PHASE_GATE_UP ? EVENT_TASK_GATE_UP : EVENT_TASK_DOWN, slot->expert,
-                         (uint32_t)slot->id);
+    mokscope_span_thread(lane, MOKSCOPE_LEVEL_TASK, begin, task_event(slot->task.phase), slot->expert, (uint32_t)slot->id);
     mokscope_sync_if_due_thread(lane);
     (void)begin, (void)load_begin, (void)stall;
     return 1;
@@ -88,6 +155,7 @@ static __device__ __forceinline__ uint32_t load_task(const struct cta_view *v, s
 
 /* The ticket of the next task is drawn while the current one loads, so that its latency is hidden. A CTA takes its tasks in
  * increasing order, which is what keeps the schedule free of deadlock. */
+template <int pass>
 static __device__ __forceinline__ void load_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                  struct compute_shared *shared) {
     struct schedule_order order = schedule_compute_order(&v->a->schedule, v->total_rows);
@@ -99,10 +167,10 @@ static __device__ __forceinline__ void load_role(const struct cta_view *v, struc
     while (running && ticket < task_count) {
         int32_t next = (int32_t)atom_add_relaxed_gpu_global_u32(v->r->ticket, 1);
         slot.task = schedule_order_task(&order, ticket);
-        slot.id = ticket;
-        slot.expert = v->r->tile_expert[slot.task.tile_row];
+        slot.id = schedule_compute_task_id(&v->a->schedule, ticket);
+        slot.expert = slot.task.expert >= 0 ? slot.task.expert : v->r->tile_expert[slot.task.tile_row];
         random_delay(v, ROLE_LOAD, (uint32_t)ticket);
-        running = load_task(v, lane, shared, &state, &slot);
+        running = load_task<pass>(v, lane, shared, &state, &slot);
         ticket = next;
     }
     if (running) {

@@ -1,18 +1,25 @@
-/* MMA role: one warpgroup, 64 rows of the tile. wgmma over the K loop, activation or rounding, staging for the store role.
- * Only warp 0 of the warpgroup carries a probe lane; the others' lanes are null. */
+/* MMA role: one warpgroup, 64 rows of the tile. wgmma over the K loop, then an epilogue (epilogue.cuh, epilogue_backward.cuh)
+ * that stages the tile for the store role. Only warp 0 of the warpgroup carries a probe lane; the others' lanes are null. */
 #ifndef MMA_CUH
 #define MMA_CUH
 
 #include "ptx/wgmma.cuh"
-#include "roles/compute_shared.cuh"
+#include "roles/epilogue.cuh"
+#include "roles/epilogue_backward.cuh"
 
-struct mma_state {
-    struct ring_position task, stage;
-    uint32_t staging_parity; /* of staging_empty; the waiter of empty starts at 1 */
-};
+/* Descriptor of the warpgroup's rows of A, or of B, at the start of a stage, and what moves it 16 along K. */
+template <int mn_major> static __device__ __forceinline__ uint64_t operand_descriptor(const uint16_t *tile) {
+    return mn_major ? wgmma_descriptor_mn_major_swizzle_128(tile, BOX_COLUMNS * BOX_ROWS * sizeof(uint16_t))
+                    : wgmma_descriptor_k_major_swizzle_128(tile);
+}
+
+template <int mn_major> static __device__ __forceinline__ constexpr uint64_t operand_step(int i) {
+    return (uint64_t)((mn_major ? 16 * 128 / 16 : 16 * 2 / 16) * i);
+}
 
 /* Stages of one tile: D [64, 256] += A [64, K] B [256, K]^T. A stage is released when the wgmma that read it has retired,
  * one k block late. Returns 0 after an abort. */
+template <int a_mn_major, int b_mn_major>
 static __device__ __forceinline__ uint32_t mma_tile(const struct cta_view *v, struct compute_shared *shared,
                                                     struct mma_state *state, int32_t group, int32_t k_blocks, float (&d)[128],
                                                     uint32_t *stall) {
@@ -25,13 +32,14 @@ static __device__ __forceinline__ uint32_t mma_tile(const struct cta_view *v, st
             wgmma_wait_group<0>();
             return 0;
         }
-        uint64_t a = wgmma_descriptor_k_major_swizzle_128(shared->stage[stage].a + group * 64 * K_BLOCK);
-        uint64_t b = wgmma_descriptor_k_major_swizzle_128(shared->stage[stage].b);
+        /* Half of A either way: 64 rows of K-major, one box of MN-major. */
+        uint64_t a = operand_descriptor<a_mn_major>(shared->stage[stage].a + group * 64 * K_BLOCK);
+        uint64_t b = operand_descriptor<b_mn_major>(shared->stage[stage].b);
         wgmma_pin_accumulator(d);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < K_BLOCK / 16; i++)
-            wgmma_m64n256k16_f32_bf16(d, a + (uint64_t)(2 * i), b + (uint64_t)(2 * i));
+            wgmma_m64n256k16_f32_bf16<a_mn_major, b_mn_major>(d, a + operand_step<a_mn_major>(i), b + operand_step<b_mn_major>(i));
         wgmma_commit_group();
         wgmma_pin_accumulator(d);
         wgmma_wait_group<1>();
@@ -41,106 +49,56 @@ static __device__ __forceinline__ uint32_t mma_tile(const struct cta_view *v, st
     }
     wgmma_wait_group<0>();
     wgmma_pin_accumulator(d);
-    if (threadIdx.x % WARPGROUP_THREADS == 0) mbarrier_arrive_shared(&shared->stage_empty[previous]);
+    if (k_blocks > 0 && threadIdx.x % WARPGROUP_THREADS == 0) mbarrier_arrive_shared(&shared->stage_empty[previous]);
     return 1;
 }
 
-static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-    uint32_t packed;
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    memcpy(&packed, &pair, sizeof packed);
-    return packed;
+/* The K loop with the operands' major order that the phase has. */
+template <int pass>
+static __device__ __forceinline__ uint32_t mma_task_tile(const struct cta_view *v, struct compute_shared *shared,
+                                                         struct mma_state *state, const struct task_slot *slot, int32_t group,
+                                                         int32_t k_blocks, float (&d)[128], uint32_t *stall) {
+    if (pass == PASS_FORWARD || slot->task.phase == PHASE_REPLAY) return mma_tile<0, 0>(v, shared, state, group, k_blocks, d, stall);
+    if (slot->task.phase == PHASE_DGRAD_DOWN || slot->task.phase == PHASE_DGRAD_GATE_UP)
+        return mma_tile<0, 1>(v, shared, state, group, k_blocks, d, stall);
+    return mma_tile<1, 1>(v, shared, state, group, k_blocks, d, stall);
 }
 
-static __device__ __forceinline__ float silu(float g) { return __fdividef(g, 1.0f + __expf(-g)); }
-
-/* Two neighbouring columns of the two rows a thread holds, into the staging tile. */
-static __device__ __forceinline__ void stage_columns(uint16_t *staging, int32_t column, uint32_t upper, uint32_t lower) {
-    int32_t thread = threadIdx.x % WARPGROUP_THREADS;
-    int32_t row = thread / 32 * 16 + thread % 32 / 4;
-    uint16_t *target = staging + row * STAGING_PITCH + column + thread % 4 * 2;
-    *(uint32_t *)target = upper;
-    *(uint32_t *)(target + 8 * STAGING_PITCH) = lower;
+/* All stages of the tile have landed, so its ring rows have been read (by TMA, observed through the barriers). */
+static __device__ __forceinline__ void mma_release(const struct cta_view *v, struct mokscope_lane *lane,
+                                                   const struct task_slot *slot) {
+    struct schedule_wait release = schedule_task_release(&v->a->schedule, &slot->task);
+    if (release.edge < 0) return;
+    if (threadIdx.x % WARPGROUP_THREADS == 0)
+        red_add_release_gpu_global_u32(counter_address(v, release.edge, release.index), 1);
+    __syncwarp();
+    mokscope_instant(lane, MOKSCOPE_LEVEL_TASK, EVENT_SIGNAL_FIRST + release.edge, 1, (uint32_t)release.index);
 }
 
-/* h = silu(g) * u: g in columns 0..127 of the accumulator, u of the same element in the same thread 128 columns on. */
-static __device__ __forceinline__ void stage_swiglu(uint16_t *staging, const float (&d)[128]) {
-#pragma unroll
-    for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
-        const float *g = d + 4 * j, *u = d + 4 * (j + GATE_UP_TILE_COLUMNS / 8);
-        stage_columns(staging, 8 * j, pack_bf16(silu(g[0]) * u[0], silu(g[1]) * u[1]),
-                      pack_bf16(silu(g[2]) * u[2], silu(g[3]) * u[3]));
-    }
-}
-
-/* Columns 128 * part .. of y, rounded. */
-template <int part> static __device__ __forceinline__ void stage_down(uint16_t *staging, const float (&d)[128]) {
-#pragma unroll
-    for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
-        const float *y = d + 4 * (j + part * STAGING_COLUMNS / 8);
-        stage_columns(staging, 8 * j, pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3]));
-    }
-}
-
-static __device__ __forceinline__ uint32_t staging_wait(const struct cta_view *v, struct mokscope_lane *lane,
-                                                        struct compute_shared *shared, struct mma_state *state, int32_t group) {
-    uint32_t ready = wait_barrier_warp(v, lane, &shared->staging_empty[group], state->staging_parity, EDGE_STAGING_EMPTY,
-                                       (uint32_t)group);
-    state->staging_parity ^= 1u;
-    return ready;
-}
-
-static __device__ __forceinline__ void staging_publish(struct compute_shared *shared, int32_t group) {
-    fence_proxy_async_shared_cta();
-    mbarrier_arrive_shared(&shared->staging_full[group]);
-}
-
+template <int pass>
 static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                 struct compute_shared *shared, int32_t group) {
-    const struct schedule *s = &v->a->schedule;
     struct mma_state state = {{0, 0}, {0, 0}, 1};
-    uint16_t *staging = shared->staging[group];
     float d[128];
     for (;;) {
         struct task_slot slot = task_take(v, lane, shared, &state.task, true);
         if (slot.task.phase == PHASE_NONE) return;
-        bool gate_up = slot.task.phase == PHASE_GATE_UP;
         random_delay(v, ROLE_MMA, (uint32_t)slot.id * 2u + (uint32_t)group);
+        int32_t k_blocks = task_k_blocks<pass>(v, &slot);
         uint32_t begin = mokscope_clock(), stall = 0;
         /* The first stage's wait is a record of its own: it is the time the load role needed to find its input. */
-        if (!wait_barrier_warp(v, lane, &shared->stage_full[state.stage.slot], state.stage.parity, EDGE_STAGE_FULL,
-                               state.stage.slot))
+        if (k_blocks > 0 && !wait_barrier_warp(v, lane, &shared->stage_full[state.stage.slot], state.stage.parity, EDGE_STAGE_FULL,
+                                               state.stage.slot))
             return;
         uint32_t mma_begin = mokscope_clock();
-        if (!mma_tile(v, shared, &state, group, (gate_up ? s->shape.hidden : s->shape.intermediate) / K_BLOCK, d, &stall)) return;
+        if (!mma_task_tile<pass>(v, shared, &state, &slot, group, k_blocks, d, &stall)) return;
         mokscope_span(lane, MOKSCOPE_LEVEL_PHASE, mma_begin, EVENT_MMA_TILE, stall >> 6, (uint32_t)slot.id);
-        if (group == 0) {
-            /* All stages of the tile have landed, so its ring rows have been read (by TMA, observed through the barriers). */
-            struct schedule_wait release = schedule_task_release(s, &slot.task);
-            if (threadIdx.x % WARPGROUP_THREADS == 0)
-                red_add_release_gpu_global_u32(counter_address(v, release.edge, release.index), 1);
-            __syncwarp();
-            mokscope_instant(lane, MOKSCOPE_LEVEL_TASK, EVENT_SIGNAL_FIRST + release.edge, 1, (uint32_t)release.index);
-        }
-        if (!staging_wait(v, lane, shared, &state, group)) return;
-        uint32_t epilogue_begin = mokscope_clock();
-        if (gate_up) {
-            stage_swiglu(staging, d);
-            staging_publish(shared, group);
-        } else {
-            stage_down<0>(staging, d);
-            staging_publish(shared, group);
-            mokscope_span(lane, MOKSCOPE_LEVEL_PHASE, epilogue_begin, EVENT_EPILOGUE, 0, (uint32_t)slot.id);
-            if (!staging_wait(v, lane, shared, &state, group)) return;
-            epilogue_begin = mokscope_clock();
-            stage_down<1>(staging, d);
-            staging_publish(shared, group);
-        }
-        mokscope_span(lane, MOKSCOPE_LEVEL_PHASE, epilogue_begin, EVENT_EPILOGUE, gate_up ? 0 : 1, (uint32_t)slot.id);
-        mokscope_span(lane, MOKSCOPE_LEVEL_TASK, begin, gate_up ? EVENT_TASK_GATE_UP : EVENT_TASK_DOWN, slot.expert,
-                      (uint32_t)slot.id);
+        if (group == 0) mma_release(v, lane, &slot);
+        struct epilogue e = {v, lane, shared, &state, &slot, group, 0, 0};
+        if (!(pass == PASS_FORWARD ? epilogue_forward(&e, d) : epilogue_backward(&e, d))) return;
+        mokscope_span(lane, MOKSCOPE_LEVEL_TASK, begin, task_event(slot.task.phase), slot.expert, (uint32_t)slot.id);
         mokscope_sync_if_due(lane);
-        (void)begin, (void)mma_begin, (void)epilogue_begin, (void)stall;
+        (void)begin, (void)mma_begin, (void)stall;
     }
 }
 

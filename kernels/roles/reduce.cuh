@@ -1,5 +1,6 @@
-/* Reduce role: out[t] = sum over j = 0..k-1 of weight[t, j] * combine[t * k + j], FP32, in that order, rounded to BF16.
- * Dropped routes (expert id < 0 or out of range) have no slot and contribute nothing. A token a warp, strided over the warps
+/* Reduce role: out[t] = sum over j = 0..k-1 of weight[t, j] * combine[t * k + j], FP32, in that order, rounded to BF16; in the
+ * backward pass, whose slots hold scaled gradients, without the weight. Dropped routes (expert id < 0 or out of range) have no
+ * slot and contribute nothing; the gradient of their weight is 0. A token a warp, strided over the warps
  * of the rank that take part. Memory bound: k rows read, one written. */
 #ifndef REDUCE_CUH
 #define REDUCE_CUH
@@ -30,6 +31,7 @@ static __device__ __forceinline__ void fma_bf16x2(float *low, float *high, uint3
 }
 
 /* Routes of token t that count, as a mask; lane j holds route j's weight. */
+template <int pass>
 static __device__ __forceinline__ uint32_t reduce_routes(const struct cta_view *v, int32_t token, float *weight) {
     const struct layer_shape *shape = &v->a->schedule.shape;
     int32_t j = threadIdx.x % 32u;
@@ -39,16 +41,20 @@ static __device__ __forceinline__ uint32_t reduce_routes(const struct cta_view *
     if (j < shape->top_k) {
         int32_t id = v->r->expert_ids[v->rank][token * shape->top_k + j];
         valid = id >= 0 && id < experts;
-        *weight = v->r->weights[token * shape->top_k + j];
+        if (pass == PASS_FORWARD)
+            *weight = v->r->weights[v->rank][token * shape->top_k + j];
+        else if (!valid)
+            v->b->ranks[v->rank].d_weights[v->rank][token * shape->top_k + j] = 0.0f;
     }
     return __ballot_sync(0xffffffffu, valid);
 }
 
+template <int pass>
 static __device__ __forceinline__ void reduce_token(const struct cta_view *v, int32_t token) {
     const struct layer_shape *shape = &v->a->schedule.shape;
     int32_t lane_index = threadIdx.x % 32u;
     float weight;
-    uint32_t routes = reduce_routes(v, token, &weight);
+    uint32_t routes = reduce_routes<pass>(v, token, &weight);
     const uint16_t *slots = v->r->combine[v->rank] + (int64_t)token * shape->top_k * shape->hidden;
     uint16_t *output = v->r->output + (int64_t)token * shape->hidden;
     for (int32_t column = lane_index * 8; column < shape->hidden; column += 32 * 8) {
@@ -61,7 +67,7 @@ static __device__ __forceinline__ void reduce_token(const struct cta_view *v, in
                     rows[i] = ld_global_stream_v4(slots + (int64_t)(first + i) * shape->hidden + column);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                float w = __shfl_sync(0xffffffffu, weight, first + i);
+                float w = pass == PASS_FORWARD ? __shfl_sync(0xffffffffu, weight, first + i) : 1.0f;
                 if (routes >> (first + i) & 1u) {
                     fma_bf16x2(&sum[0], &sum[1], rows[i].x, w);
                     fma_bf16x2(&sum[2], &sum[3], rows[i].y, w);
@@ -80,11 +86,12 @@ static __device__ __forceinline__ void reduce_token(const struct cta_view *v, in
 }
 
 /* worker of worker_count: the rank's warps that reduce, numbered. H is a multiple of 256, so a warp's lanes stay together. */
+template <int pass>
 static __device__ __forceinline__ void reduce_role(const struct cta_view *v, struct mokscope_lane *lane, int32_t worker,
                                                    int32_t worker_count) {
     if (!reduce_wait_peers(v, lane)) return;
     uint32_t begin = mokscope_clock(), tokens = 0;
-    for (int32_t token = worker; token < v->a->schedule.shape.tokens; token += worker_count, tokens++) reduce_token(v, token);
+    for (int32_t token = worker; token < v->a->schedule.shape.tokens; token += worker_count, tokens++) reduce_token<pass>(v, token);
     __syncwarp();
     if (tokens > 0) mokscope_span(lane, MOKSCOPE_LEVEL_PHASE, begin, EVENT_REDUCE_ROWS, tokens, (uint32_t)worker);
     (void)begin;

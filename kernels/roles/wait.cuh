@@ -18,12 +18,13 @@ enum { WAIT_POLLS_BETWEEN_CHECKS = 64, WAIT_LONG_NS = 100000, ABORT_GRACE_NS = 1
 
 /* What every role of a CTA knows. */
 struct cta_view {
-    const struct forward_arguments *a;
+    const struct layer_arguments *a;
     const struct rank_arguments *r;
     int32_t rank;       /* of the layer */
     int32_t cta;        /* in the rank, 0..rank_ctas-1; the first comm_sms are communication CTAs */
     int32_t total_rows; /* padded */
     uint32_t epoch;     /* launches of this rank, this one included */
+    const struct backward_arguments *b; /* NULL in the forward pass */
 };
 
 static __device__ __forceinline__ uint32_t *counter_address(const struct cta_view *v, int32_t edge, int32_t index) {

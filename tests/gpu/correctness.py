@@ -1,6 +1,6 @@
 """Correctness of the forward megakernel on a GPU: float64 reference, poisoned outputs, same bits over runs and knobs.
 
-Usage: correctness.py [small|full|delays|all]. One line a check, last line the count; exit status 1 on a failure."""
+Usage: correctness.py [small|backward|delays|full|all]... One line a check, last line the count; exit status 1 on a failure."""
 import itertools
 import os
 import sys
@@ -83,6 +83,61 @@ def small(library):
         layer.close()
 
 
+GRADIENTS = ("dx", "d_weights", "dw_gate", "dw_up", "dw_down")
+
+
+def check_backward(library, name, problem, repeats=2, expected=None, **knobs):
+    """Gradients against float64 autograd formulas; bits over repeats and against `expected`. Returns the gradients."""
+    result = []
+
+    @guarded(name)
+    def _():
+        layer = mok.Layer(library, problem, backward=1, **knobs)
+        layer.forward()
+        first = [[t.clone() for t in tensors] for tensors in layer.backward()]
+        reference = problem.backward_reference()
+        errors = [mok.relative_l1(a, b)[0] for a, b in zip(first, reference)]
+        same = expected is None or all(torch.equal(a, b) for x, y in zip(first, expected) for a, b in zip(x, y))
+        if not knobs.get("accumulate"):
+            for _ in range(repeats - 1):
+                layer.forward()
+                same &= all(torch.equal(a, b) for x, y in zip(layer.backward(), first) for a, b in zip(x, y))
+        text = ", ".join(f"{n} {e:.2e}" for n, e in zip(GRADIENTS, errors))
+        report(name, all(e <= LIMIT for e in errors) and same, f"{text}, same bits: {same}")
+        result.extend(first)
+        layer.close()
+
+    return result or None
+
+
+def backward(library):
+    for launch, ranks in itertools.product((1, 0), (1, 2, 4)):
+        problem = mok.Problem(ranks, 2, 200, 512, 256, 3, seed=ranks, backward=True)
+        check_backward(library, f"backward ranks {ranks} launch {'one' if launch else 'separate'}", problem, one_launch=launch,
+                       wait_limit_ns=300_000_000)
+        if failed:
+            return
+    for routing in ("zipf", "hot", "empty", "one_rank"):
+        problem = mok.Problem(2, 4, 500, 1024, 512, 4, experts=32, routing=routing, dropped=0.1, backward=True)
+        check_backward(library, f"backward routing {routing}, 10% dropped", problem, wait_limit_ns=300_000_000)
+    problem = mok.Problem(2, 4, 700, 768, 512, 4, backward=True)
+    problem.weights[0][:, 0] = 0.0
+    problem.weights[1][:, 1] *= -1.0
+    first = check_backward(library, "backward, weights zero and negative", problem)
+    for saved in (-1, 1024):
+        check_backward(library, f"backward saved_rows {saved}", problem, saved_rows=saved)
+    for comm, minibatch, lag, combine in ((1, 128, 1, 0), (8, 512, -1, 1), (3, 256, 1, 0)):
+        check_backward(library, f"backward comm_sms {comm} minibatch {minibatch} lag {lag} combine {combine}", problem, expected=first,
+                       comm_sms=comm, minibatch_rows=minibatch, ring_rows=2 * minibatch, lag=lag, combine_ring=combine)
+    check_backward(library, "backward FP32 main gradients", problem, accumulate=1)
+
+
+def full_backward(library):
+    for model in ("glm-5.2", "qwen3.5"):
+        check_backward(library, f"{model} backward", mok.Problem.of_model(model, 2, backward=True), repeats=5)
+        torch.cuda.empty_cache()
+
+
 def full(library):
     for model, ranks in itertools.product(("glm-5.2", "qwen3.5"), (1, 2, 4)):
         problem = mok.Problem.of_model(model, ranks)
@@ -111,10 +166,10 @@ def delays(library):
 
 
 def main():
-    which = sys.argv[1] if len(sys.argv) > 1 else "all"
+    which = sys.argv[1:] or ["all"]
     library = mok.load_library()
-    for name, function in (("small", small), ("delays", delays), ("full", full)):
-        if which in (name, "all") and not failed:
+    for name, function in (("small", small), ("backward", backward), ("delays", delays), ("full", full), ("full", full_backward)):
+        if (name in which or "all" in which) and not failed:
             function(library)
     print(f"{passed} passed, {failed} failed, 0 skipped")
     sys.exit(1 if failed else 0)

@@ -25,7 +25,7 @@ class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t)] + [
         (name, ctypes.c_int32)
         for name in ("ranks experts_per_rank tokens hidden intermediate top_k rank_ctas comm_sms minibatch_rows ring_rows lag "
-                     "combine_ring capacity_rows one_launch").split()
+                     "combine_ring saved_rows capacity_rows backward accumulate one_launch").split()
     ] + [("wait_limit_ns", ctypes.c_int64), ("delay_seed", ctypes.c_uint32), ("delay_limit_ns", ctypes.c_uint32)]
 
 
@@ -45,7 +45,7 @@ class Problem:
     """Random weights, inputs and routes of all ranks. experts: model's full count, folded onto the experts present."""
 
     def __init__(self, ranks, experts_per_rank, tokens, hidden, intermediate, top_k, experts=None, routing="uniform", seed=1,
-                 dropped=0.0):
+                 dropped=0.0, backward=False):
         generator = torch.Generator(device="cuda").manual_seed(seed)
 
         def normal(*shape, deviation=1.0):
@@ -62,6 +62,7 @@ class Problem:
         self.w_up = [normal(experts_per_rank, intermediate, hidden, deviation=hidden**-0.5) for _ in range(ranks)]
         self.w_down = [normal(experts_per_rank, hidden, intermediate, deviation=intermediate**-0.5) for _ in range(ranks)]
         self.output = [torch.empty_like(x) for x in self.x]
+        self.dy = [normal(tokens, hidden) for _ in range(ranks)] if backward else None
         experts = experts or max(16, ranks * experts_per_rank)
         self.ids, self.weights = [], []
         for _ in range(ranks):
@@ -92,6 +93,33 @@ class Problem:
             y = (torch.nn.functional.silu(gate) * up) @ self.w_down[rank][local].double().T
             out.index_add_(0, token, y * weights[token, slot][:, None])
         return list(out.split(tokens))
+
+    def backward_reference(self):
+        """Float64 gradients of sum(output * dy): (dx, d_weights, dw_gate, dw_up, dw_down), lists over ranks. d_weights of
+        dropped routes are 0."""
+        ranks, per_rank, tokens, hidden, intermediate, top_k = self.shape
+        x, dy, ids = torch.cat(self.x), torch.cat(self.dy).double(), torch.cat(self.ids)
+        weights = torch.cat(self.weights).double()
+        dx = torch.zeros(ranks * tokens, hidden, dtype=torch.float64, device="cuda")
+        d_weights = torch.zeros(ranks * tokens, top_k, dtype=torch.float64, device="cuda")
+        matrices = ([], [], [])
+        for expert in range(ranks * per_rank):
+            rank, local = divmod(expert, per_rank)
+            token, slot = (ids == expert).nonzero(as_tuple=True)
+            w_gate, w_up, w_down = (w[rank][local].double() for w in (self.w_gate, self.w_up, self.w_down))
+            rows, d_rows, s = x[token].double(), dy[token], weights[token, slot][:, None]
+            gate, up = rows @ w_gate.T, rows @ w_up.T
+            sigma = torch.sigmoid(gate)
+            h = gate * sigma * up
+            dh = d_rows @ w_down
+            d_weights[token, slot] = (dh * h).sum(1)
+            d_gate = s * dh * up * sigma * (1 + gate * (1 - sigma))
+            d_up = s * dh * gate * sigma
+            dx.index_add_(0, token, d_gate @ w_gate + d_up @ w_up)
+            for matrix, value in zip(matrices, (d_gate.T @ rows, d_up.T @ rows, d_rows.T @ (s * h))):
+                matrix.append(value)
+        stacked = [[torch.stack(m[r * per_rank:(r + 1) * per_rank]) for r in range(ranks)] for m in matrices]
+        return list(dx.split(tokens)), list(d_weights.split(tokens)), *stacked
 
     def unfused(self):
         """Closure of one forward pass in plain PyTorch: gather, grouped_mm, SwiGLU, grouped_mm, weighted combine. The
@@ -149,6 +177,18 @@ class Layer:
             pointers = [t.data_ptr() for t in (problem.x[rank], problem.ids[rank], problem.weights[rank], problem.w_gate[rank],
                                                problem.w_up[rank], problem.w_down[rank], problem.output[rank])]
             self.call("mok_layer_bind", self.handle, ctypes.c_int32(rank), *map(ctypes.c_void_p, pointers))
+        if knobs.get("backward"):
+            self.bind_backward(torch.float32 if knobs.get("accumulate") else torch.bfloat16)
+
+    def bind_backward(self, gradient_type):
+        """Gradients, poisoned; main gradients start at 0 and are added to."""
+        problem, ranks = self.problem, range(self.problem.shape[0])
+        self.gradients = [[torch.empty_like(x) for x in problem.x], [torch.empty_like(w) for w in problem.weights]]
+        self.gradients += [[torch.zeros(w.shape, dtype=gradient_type, device="cuda") for w in ws]
+                           for ws in (problem.w_gate, problem.w_up, problem.w_down)]
+        for rank in ranks:
+            pointers = [problem.dy[rank].data_ptr()] + [tensors[rank].data_ptr() for tensors in self.gradients]
+            self.call("mok_layer_bind_backward", self.handle, ctypes.c_int32(rank), *map(ctypes.c_void_p, pointers))
 
     def call(self, name, *arguments):
         error = Error()
@@ -164,6 +204,19 @@ class Layer:
         self.enqueue()
         self.check()
         return self.problem.output
+
+    def enqueue_backward(self):
+        self.call("mok_layer_backward", self.handle, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+
+    def backward(self):
+        """(dx, d_weights, dw_gate, dw_up, dw_down) of the last forward pass, lists over ranks; poisoned before."""
+        for tensors in self.gradients:
+            for tensor in tensors:
+                if tensor.dtype == torch.bfloat16 or tensors is self.gradients[1]:
+                    tensor.fill_(float("nan"))
+        self.enqueue_backward()
+        self.check()
+        return self.gradients
 
     def check(self):
         self.call("mok_layer_check", self.handle)

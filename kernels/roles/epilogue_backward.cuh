@@ -1,0 +1,164 @@
+/* Epilogues of the backward pass. Dgrad through down holds dH' = dY W_down (unscaled) and makes, with the row's router weight s
+ * and the g, u of the element:
+ *   sigma = 1 / (1 + exp(-g)), h = g sigma u
+ *   ds partial = sum over the tile's columns of dH' h       (so that s = 0 and s < 0 are right)
+ *   dG = s dH' u sigma (1 + g (1 - sigma)), dU = s dH' g sigma, and s h, the operand of dW_down
+ * Rounding: g, u and all outputs BF16, arithmetic FP32; h is not rounded before it enters ds and s h. */
+#ifndef EPILOGUE_BACKWARD_CUH
+#define EPILOGUE_BACKWARD_CUH
+
+#include "roles/epilogue.cuh"
+
+/* Where the thread's two rows (8 apart) stand in the rank's rows. */
+struct dgrad_rows {
+    int32_t row[2];
+    float weight[2];
+    const uint16_t *gu[2]; /* g of the tile's column 0, at the thread's two columns */
+};
+
+static __device__ __forceinline__ struct dgrad_rows dgrad_rows_find(const struct epilogue *e) {
+    const struct backward_rank *b = &e->v->b->ranks[e->v->rank];
+    int32_t thread = threadIdx.x % WARPGROUP_THREADS;
+    int64_t gu_columns = 2 * e->v->a->schedule.shape.intermediate;
+    struct dgrad_rows r;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        r.row[i] = e->slot->task.tile_row * TILE_ROWS + e->group * 64 + thread / 32 * 16 + thread % 32 / 4 + 8 * i;
+        r.weight[i] = b->row_weight[r.row[i]];
+        r.gu[i] = e->v->r->gu_rows + r.row[i] * gu_columns + e->slot->task.tile_column * 2 * TILE_N + thread % 4 * 2;
+    }
+    return r;
+}
+
+static __device__ __forceinline__ float bf16_low(uint32_t packed) { return __uint_as_float(packed << 16); }
+static __device__ __forceinline__ float bf16_high(uint32_t packed) { return __uint_as_float(packed & 0xffff0000u); }
+
+static __device__ __forceinline__ float sigmoid(float g) { return __fdividef(1.0f, 1.0f + __expf(-g)); }
+
+/* One element: adds to *ds, returns dG and dU. */
+static __device__ __forceinline__ void swiglu_backward(float dh, float g, float u, float weight, float *ds, float *dg, float *du) {
+    float s = sigmoid(g), gate = g * s, scaled = weight * dh;
+    *ds = fmaf(dh, gate * u, *ds);
+    *dg = scaled * u * (s + gate * (1.0f - s));
+    *du = scaled * gate;
+}
+
+/* dG and dU of columns 64 * quarter .., side by side: the layout of dgu_rows. */
+template <int quarter> static __device__ __forceinline__ void stage_dgu(uint16_t *staging, const struct dgrad_rows *r,
+                                                                        const float (&d)[128], float (&ds)[2]) {
+#pragma unroll
+    for (int j = 0; j < BOX_COLUMNS / 8; j++) {
+        const float *dh = d + 4 * (j + quarter * BOX_COLUMNS / 8);
+        uint32_t packed_g[2], packed_u[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint16_t *source = r->gu[i] + quarter * 2 * BOX_COLUMNS + 8 * j;
+            uint32_t g = *(const uint32_t *)source, u = *(const uint32_t *)(source + BOX_COLUMNS);
+            float dg[2], du[2];
+            swiglu_backward(dh[2 * i], bf16_low(g), bf16_low(u), r->weight[i], &ds[i], &dg[0], &du[0]);
+            swiglu_backward(dh[2 * i + 1], bf16_high(g), bf16_high(u), r->weight[i], &ds[i], &dg[1], &du[1]);
+            packed_g[i] = pack_bf16(dg[0], dg[1]);
+            packed_u[i] = pack_bf16(du[0], du[1]);
+        }
+        stage_columns(staging, 8 * j, packed_g[0], packed_g[1]);
+        stage_columns(staging, BOX_COLUMNS + 8 * j, packed_u[0], packed_u[1]);
+    }
+}
+
+/* s h of columns 128 * half .. */
+template <int half> static __device__ __forceinline__ void stage_scaled_h(uint16_t *staging, const struct dgrad_rows *r) {
+#pragma unroll
+    for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
+        uint32_t packed[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint16_t *source = r->gu[i] + (2 * half + j / 8) * 2 * BOX_COLUMNS + j % 8 * 8;
+            uint32_t g = *(const uint32_t *)source, u = *(const uint32_t *)(source + BOX_COLUMNS);
+            float low = bf16_low(g), high = bf16_high(g);
+            packed[i] = pack_bf16(r->weight[i] * (low * sigmoid(low) * bf16_low(u)), r->weight[i] * (high * sigmoid(high) * bf16_high(u)));
+        }
+        stage_columns(staging, 8 * j, packed[0], packed[1]);
+    }
+}
+
+/* Sums of the four threads that share a row, in a fixed order, to ds_partial [row, tile column]. */
+static __device__ __forceinline__ void store_ds_partial(const struct epilogue *e, const struct dgrad_rows *r, float (&ds)[2]) {
+    const struct backward_rank *b = &e->v->b->ranks[e->v->rank];
+    int32_t columns = schedule_dgrad_tile_columns(&e->v->a->schedule);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float sum = ds[i] + __shfl_xor_sync(0xffffffffu, ds[i], 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (threadIdx.x % 4 == 0) b->ds_partial[(int64_t)r->row[i] * columns + e->slot->task.tile_column] = sum;
+    }
+}
+
+/* One quarter's part. Returns 0 after an abort. */
+template <int quarter> static __device__ __forceinline__ uint32_t dgrad_quarter(struct epilogue *e, const struct dgrad_rows *r,
+                                                                                const float (&d)[128], float (&ds)[2]) {
+    if (!epilogue_part_begin(e)) return 0;
+    stage_dgu<quarter>(e->shared->staging[e->group], r, d, ds);
+    epilogue_part_end(e);
+    return 1;
+}
+
+template <int half> static __device__ __forceinline__ uint32_t dgrad_half(struct epilogue *e, const struct dgrad_rows *r) {
+    if (!epilogue_part_begin(e)) return 0;
+    stage_scaled_h<half>(e->shared->staging[e->group], r);
+    epilogue_part_end(e);
+    return 1;
+}
+
+/* Six parts: dG and dU of four quarters, then s h of two halves. The partials of ds are stored before the last part is
+ * published, whose store role releases the counters that their reader waits for. */
+static __device__ __forceinline__ uint32_t epilogue_dgrad_down(struct epilogue *e, const float (&d)[128]) {
+    struct dgrad_rows r = dgrad_rows_find(e);
+    float ds[2] = {0.0f, 0.0f};
+    if (!dgrad_quarter<0>(e, &r, d, ds) || !dgrad_quarter<1>(e, &r, d, ds) || !dgrad_quarter<2>(e, &r, d, ds) ||
+        !dgrad_quarter<3>(e, &r, d, ds))
+        return 0;
+    store_ds_partial(e, &r, ds);
+    return dgrad_half<0>(e, &r) && dgrad_half<1>(e, &r);
+}
+
+/* Weight gradient matrix of the task's expert, and its row length. */
+static __device__ __forceinline__ void *wgrad_matrix(const struct cta_view *v, const struct task_slot *slot, size_t element_bytes,
+                                                     int32_t *columns) {
+    const struct layer_shape *shape = &v->a->schedule.shape;
+    const struct backward_rank *b = &v->b->ranks[v->rank];
+    void *matrix = slot->task.phase == PHASE_WGRAD_DOWN ? b->dw_down : slot->task.phase == PHASE_WGRAD_GATE ? b->dw_gate : b->dw_up;
+    *columns = slot->task.phase == PHASE_WGRAD_DOWN ? shape->intermediate : shape->hidden;
+    return (uint8_t *)matrix + (size_t)slot->expert * (size_t)shape->hidden * (size_t)shape->intermediate * element_bytes;
+}
+
+/* Adds the tile to FP32 main gradients; one owner an element, so in a fixed order. Nothing is staged. */
+static __device__ __forceinline__ void accumulate_gradient(const struct epilogue *e, const float (&d)[128]) {
+    int32_t columns, thread = threadIdx.x % WARPGROUP_THREADS;
+    float *matrix = (float *)wgrad_matrix(e->v, e->slot, sizeof(float), &columns);
+    int32_t row = e->slot->task.tile_row * TILE_ROWS + e->group * 64 + thread / 32 * 16 + thread % 32 / 4;
+    float *target = matrix + (int64_t)row * columns + e->slot->task.tile_column * TILE_N + thread % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < TILE_N / 8; j++) {
+        float2 *upper = (float2 *)(target + 8 * j), *lower = (float2 *)(target + 8 * (int64_t)columns + 8 * j);
+        float2 a = *upper, b = *lower;
+        *upper = make_float2(a.x + d[4 * j], a.y + d[4 * j + 1]);
+        *lower = make_float2(b.x + d[4 * j + 2], b.y + d[4 * j + 3]);
+    }
+}
+
+/* Returns 0 after an abort. */
+static __device__ __forceinline__ uint32_t epilogue_backward(struct epilogue *e, const float (&d)[128]) {
+    switch (e->slot->task.phase) {
+    case PHASE_REPLAY: return epilogue_gate_up(e, d);
+    case PHASE_DGRAD_DOWN: return epilogue_dgrad_down(e, d);
+    case PHASE_DGRAD_GATE_UP: return epilogue_plain(e, d);
+    default:
+        if (!e->v->b->accumulate) return epilogue_plain(e, d);
+        e->begin = mokscope_clock();
+        accumulate_gradient(e, d);
+        mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, e->begin, EVENT_EPILOGUE, 0, (uint32_t)e->slot->id);
+        return 1;
+    }
+}
+
+#endif
