@@ -17,8 +17,8 @@ static const struct definition table[] = {
      "sum over compute lanes of wait(owner: communication's data) / (Lc T)",
      "Share of the compute lanes' time spent waiting for data that communication had not delivered. Each wait nanosecond has one "
      "owner: the edge waited on, followed through edges inside the CTA to what their producer itself was waiting for at that "
-     "moment. It counts if that edge is no slot reuse and its signals follow communication work (pulls, pushes) in their "
-     "producers' lanes. This is the direct cause; who made communication late is not asked here.",
+     "moment. It counts if that edge is no slot reuse and its producer role is of class communicate, unless most of its "
+     "signals follow compute spans in their lanes (a store warp that hands a tile on inside the GPU). This is the direct cause; who made communication late is not asked here.",
      "Scalasca's late sender, on tiles"},
     {"lanes.capacity_overlap", "", FIGURE_RATIO, "overlap weighted by capacity", "integral of min(c/Lc, x/Lx) dt / integral of x/Lx dt",
      "How much of the communication lanes' work had an equal share of the compute lanes at work beside it. Lanes of SM roles of "

@@ -26,6 +26,7 @@ static uint64_t hash(const struct definition *definition, const char *scope) {
     return value ^ value >> 29;
 }
 
+/* The table is open-addressed: a row with definition NULL is free. */
 static struct figure_series *find_slot(struct figure_series *rows, int32_t capacity, const struct definition *definition,
                                        const char *scope) {
     uint64_t mask = (uint64_t)capacity - 1;
@@ -74,13 +75,23 @@ void figures_add(struct figures *figures, const char *id, const char *scope, int
     sum->low_numerator += sample.low_numerator;
     sum->high_numerator += sample.high_numerator;
     sum->window_ns += sample.window_ns;
+    if (sample.clock_error_ns > sum->clock_error_ns) sum->clock_error_ns = sample.clock_error_ns;
     series->present[iteration] = true;
 }
 
 void figures_add_plain(struct figures *figures, const char *id, const char *scope, int32_t iteration, double numerator,
                        double denominator, int64_t window_ns) {
     figures_add(figures, id, scope, iteration,
-                (struct figure_sample){numerator, denominator, numerator, numerator, window_ns});
+                (struct figure_sample){numerator, denominator, numerator, numerator, window_ns, 0});
+}
+
+bool figures_sample(const struct figures *figures, const char *id, const char *scope, int32_t iteration, double *numerator) {
+    if (figures->series_capacity == 0) return false;
+    const struct figure_series *series =
+        find_slot(figures->series, figures->series_capacity, definition_find(id), scope);
+    if (series->definition == NULL || !series->present[iteration]) return false;
+    *numerator = series->samples[iteration].numerator;
+    return true;
 }
 
 /* --- statistics ------------------------------------------------------------------------------------------------------ */
@@ -135,6 +146,8 @@ static void finish_one(const struct figures *figures, const struct figure_series
         sum.low_numerator += series->samples[i].low_numerator;
         sum.high_numerator += series->samples[i].high_numerator;
         figure->window_ns += series->samples[i].window_ns;
+        if (series->samples[i].clock_error_ns > figure->clock_error_ns)
+            figure->clock_error_ns = series->samples[i].clock_error_ns;
         figure->iterations++;
     }
     int32_t count = collect(figures, series, SAMPLE_VALUE, values);
@@ -152,8 +165,6 @@ static void finish_one(const struct figures *figures, const struct figure_series
         figure->low = value_of(kind, sum.low_numerator, sum.denominator);
         figure->high = value_of(kind, sum.high_numerator, sum.denominator);
     }
-    bool bounded = figure->low != figure->value || figure->high != figure->value;
-    figure->clock_error_ns = bounded && !isnan(figure->value) ? figures->clock_error_ns : 0;
 }
 
 /* Numbers inside scopes compare as numbers, so that rank 10 stands after rank 9. */

@@ -41,13 +41,14 @@ struct figure {
     double p5, p95, low, high;
     int64_t window_ns; /* sum of the iterations' windows; 0: it has none */
     int32_t iterations;
-    int64_t clock_error_ns; /* 0: rests on one lane's clock */
+    int64_t clock_error_ns; /* 0: rests on no comparison of clocks */
 };
 
 struct figure_sample {
     double numerator, denominator;
     double low_numerator, high_numerator; /* numerator under the clock error; set equal where it does not apply */
     int64_t window_ns;
+    int64_t clock_error_ns; /* 0: rests on no comparison of clocks */
 };
 
 struct figures {
@@ -56,7 +57,6 @@ struct figures {
     int32_t series_count, series_capacity, iteration_count;
     struct figure *rows; /* after figures_finish, ordered by definition, then scope */
     int32_t count;
-    int64_t clock_error_ns; /* of figures that compare lanes; set before figures_finish */
     bool failed;            /* out of memory; reported by figures_finish */
 };
 
@@ -68,6 +68,9 @@ void figures_add(struct figures *figures, const char *id, const char *scope, int
 /* figures_add without clock error. */
 void figures_add_plain(struct figures *figures, const char *id, const char *scope, int32_t iteration, double numerator,
                        double denominator, int64_t window_ns);
+
+/* Numerator of a sample already added; false: there is none. */
+bool figures_sample(const struct figures *figures, const char *id, const char *scope, int32_t iteration, double *numerator);
 
 int figures_finish(struct figures *figures, struct error *error);
 

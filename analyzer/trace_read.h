@@ -116,6 +116,8 @@ struct trace_record {
 
 enum { TRACE_EVENT_UNKNOWN = 0xffff };
 
+#define TRACE_TIME_NONE INT64_MIN /* no such moment */
+
 struct trace_task {
     int32_t rank, task_id, minibatch, expert, tile_row, tile_column;
     const char *phase;

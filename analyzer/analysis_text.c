@@ -1,0 +1,244 @@
+/* See analysis_text.h. */
+#include "analysis_text.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "text.h"
+
+struct out {
+    FILE *file;
+    bool colour;
+};
+
+static void heading(const struct out *out, const char *text) {
+    fprintf(out->file, "\n%s%s%s\n", out->colour ? "\033[1m" : "", text, out->colour ? "\033[0m" : "");
+}
+
+/* Figures of unit '' that are no shares. */
+static bool is_number(const struct figure *figure) { return strncmp(figure->definition->id, "expert.", 7) == 0; }
+
+static struct text value_text(const struct figure *figure, double value) {
+    return text_value(value, figure->definition->unit, is_number(figure));
+}
+
+/* --- headline -------------------------------------------------------------------------------------------------------- */
+
+static void write_run(const struct out *out, const struct trace *trace) {
+    static const char *const shown[] = {"pass", "precision", "ranks", "tokens", "hidden", "intermediate", "top_k", "experts_per_rank", "comm_sms"};
+    const char *separator = "";
+    for (int32_t i = 0; i < trace->device_count; i++)
+        fprintf(out->file, "%s%s", i == 0 ? "" : ", ", trace->devices[i].name);
+    fprintf(out->file, ", %d rank%s", trace->rank_count, trace->rank_count == 1 ? "" : "s");
+    for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
+        const char *value = trace_attribute_find(trace, shown[i]);
+        if (value == NULL || strcmp(shown[i], "ranks") == 0) continue;
+        fprintf(out->file, "%s%s %s", separator[0] == '\0' ? "; " : separator, shown[i], value);
+        separator = ", ";
+    }
+    fprintf(out->file, "\n");
+}
+
+static void write_headline(const struct out *out, struct analysis *analysis) {
+    const struct figure *figures[HEADLINE_COUNT];
+    const char *sentences[VERDICT_COUNT];
+    int count = analysis_verdict(analysis, sentences);
+    for (int i = 0; i < count; i++) fprintf(out->file, "%s.\n", sentences[i]);
+    analysis_headline(analysis, figures);
+    fprintf(out->file, "\n");
+    for (int i = 0; i < HEADLINE_COUNT; i++) {
+        if (figures[i] == NULL) continue;
+        const struct figure *f = figures[i];
+        fprintf(out->file, "  %s%14s%s  %-24s %s", out->colour ? "\033[1m" : "", value_text(f, f->value).bytes,
+                out->colour ? "\033[0m" : "", f->definition->id, f->definition->title);
+        if (f->iterations > 1 && f->p5 != f->p95)
+            fprintf(out->file, " (%s to %s over %d)", value_text(f, f->p5).bytes, value_text(f, f->p95).bytes, f->iterations);
+        fprintf(out->file, "\n");
+    }
+}
+
+/* --- tables ---------------------------------------------------------------------------------------------------------- */
+
+static void write_partition_row(const struct out *out, const char *name, const struct partition_row *row, int32_t iterations) {
+    fprintf(out->file, "  %-18s %7.0f", name, (double)row->lane_count / iterations);
+    for (int state = 0; state < STATE_COUNT; state++)
+        fprintf(out->file, " %11s", text_share((double)row->ns[state] / (double)row->lane_ns).bytes);
+    fprintf(out->file, " %10s\n", text_share((double)row->stalled_ns / (double)row->lane_ns).bytes);
+}
+
+static void write_partition_heading(const struct out *out, const char *what) {
+    fprintf(out->file, "  %-18s %7s", what, "lanes");
+    for (int state = 0; state < STATE_COUNT; state++) fprintf(out->file, " %11s", lane_state_name((enum lane_state)state));
+    fprintf(out->file, " %10s\n", "(stalled)");
+}
+
+static void write_partition(const struct out *out, const struct analysis *analysis) {
+    const struct partition *partition = &analysis->partition;
+    int32_t iterations = analysis->iterations.used_count;
+    char name[32];
+    heading(out, "Lane time by state (lanes.partition; each row sums to 100 %)");
+    write_partition_heading(out, "role");
+    for (int32_t i = 0; i < partition->groups[PARTITION_ROLE].count; i++) {
+        const struct partition_row *row = &partition->groups[PARTITION_ROLE].rows[i];
+        write_partition_row(out, analysis->trace->roles[row->role].name, row, iterations);
+    }
+    if (partition->groups[PARTITION_RANK].count > 1) write_partition_heading(out, "rank");
+    for (int32_t i = 0; i < partition->groups[PARTITION_RANK].count && partition->groups[PARTITION_RANK].count > 1; i++) {
+        const struct partition_row *row = &partition->groups[PARTITION_RANK].rows[i];
+        snprintf(name, sizeof name, "%d", row->rank);
+        write_partition_row(out, name, row, iterations);
+    }
+    write_partition_row(out, "all", &partition->groups[PARTITION_TOTAL].rows[0], iterations);
+}
+
+/* SMs differ little; the ones that differ most are worth a line. */
+static void write_sms(const struct out *out, const struct analysis *analysis) {
+    const struct partition_group *group = &analysis->partition.groups[PARTITION_SM];
+    const struct partition_row *low = NULL, *high = NULL;
+    double lowest = 2, highest = -1;
+    for (int32_t i = 0; i < group->count; i++) {
+        double share = (double)(group->rows[i].ns[STATE_COMPUTE] + group->rows[i].ns[STATE_COMMUNICATE]) / (double)group->rows[i].lane_ns;
+        if (share < lowest) lowest = share, low = &group->rows[i];
+        if (share > highest) highest = share, high = &group->rows[i];
+    }
+    if (group->count > 1)
+        fprintf(out->file, "  %d SMs: work from %s (SM %d) to %s (SM %d) of their lanes' time; all of them: --json\n", group->count,
+                text_share(lowest).bytes, low->sm, text_share(highest).bytes, high->sm);
+}
+
+/* Rows over all ranks. */
+struct wait_line {
+    int32_t role, edge, owner;
+    int64_t total_ns, count, max_ns;
+};
+
+enum { WAIT_LINES_MAXIMUM = 256, WAIT_LINES_SHOWN = 24 };
+
+static int32_t sum_waits(const struct analysis *analysis, struct wait_line *lines) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < analysis->waits.count; i++) {
+        const struct wait_row *row = &analysis->waits.rows[i];
+        int32_t at = 0;
+        while (at < count && (lines[at].role != row->role || lines[at].edge != row->edge || lines[at].owner != row->owner)) at++;
+        if (at == WAIT_LINES_MAXIMUM) continue;
+        if (at == count) lines[count++] = (struct wait_line){row->role, row->edge, row->owner, 0, 0, 0};
+        lines[at].total_ns += row->total_ns;
+        lines[at].count += row->count;
+        if (row->max_ns > lines[at].max_ns) lines[at].max_ns = row->max_ns;
+    }
+    /* Rows come largest first a rank; sums may be out of that order. */
+    for (int32_t i = 1; i < count; i++) {
+        struct wait_line line = lines[i];
+        int32_t j = i;
+        for (; j > 0 && lines[j - 1].total_ns < line.total_ns; j--) lines[j] = lines[j - 1];
+        lines[j] = line;
+    }
+    return count;
+}
+
+static int64_t role_time(const struct analysis *analysis, int32_t role) {
+    const struct partition_group *group = &analysis->partition.groups[PARTITION_ROLE];
+    for (int32_t i = 0; i < group->count; i++)
+        if (group->rows[i].role == role) return group->rows[i].lane_ns;
+    return 0;
+}
+
+static void write_waits(const struct out *out, const struct analysis *analysis) {
+    struct wait_line lines[WAIT_LINES_MAXIMUM];
+    const struct trace *trace = analysis->trace;
+    int32_t count = sum_waits(analysis, lines);
+    heading(out, "Waits by edge (wait.by_edge; each nanosecond has one owner)");
+    if (count == 0) fprintf(out->file, "  none recorded\n");
+    if (count > 0)
+        fprintf(out->file, "  %-10s %-15s %-15s %12s %9s %10s %10s\n", "role", "waits on", "owned by", "of its time", "waits", "mean", "longest");
+    for (int32_t i = 0; i < count && i < WAIT_LINES_SHOWN; i++) {
+        const struct wait_line *line = &lines[i];
+        int64_t time_ns = role_time(analysis, line->role);
+        const char *edge = line->edge >= 0 ? trace->edges[line->edge].name : "?";
+        const char *owner = line->owner >= 0 ? trace->edges[line->owner].name : "?";
+        fprintf(out->file, "  %-10s %-15s %-15s %12s %9s %10s %10s%s\n", trace->roles[line->role].name, edge,
+                line->owner == line->edge ? "itself" : owner,
+                text_share(time_ns > 0 ? (double)line->total_ns / (double)time_ns : NAN).bytes, text_count(line->count).bytes,
+                text_duration((double)line->total_ns / (double)line->count).bytes, text_duration((double)line->max_ns).bytes,
+                line->owner >= 0 && analysis->carries[line->owner]        ? "  communication"
+                : line->owner >= 0 && trace->edges[line->owner].slot_reuse ? "  slot reuse"
+                                                                           : "");
+    }
+    if (count > WAIT_LINES_SHOWN) fprintf(out->file, "  and %d more: --json\n", count - WAIT_LINES_SHOWN);
+}
+
+/* Every other figure, rank by rank where there are several. */
+static bool in_tables(const struct figure *figure) {
+    static const char *const ids[] = {"lanes.partition", "lanes.stalled", "wait.by_edge"};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (strcmp(figure->definition->id, ids[i]) == 0) return true;
+    return false;
+}
+
+static void write_figures(const struct out *out, const struct analysis *analysis) {
+    heading(out, "Figures (--definitions explains them)");
+    fprintf(out->file, "  %-24s %-22s %14s   %-25s %s\n", "figure", "scope", "value", "p5 to p95", "with clock error");
+    for (int32_t i = 0; i < analysis->figures.count; i++) {
+        const struct figure *f = &analysis->figures.rows[i];
+        char spread[80] = "";
+        if (in_tables(f)) continue;
+        bool again = i > 0 && analysis->figures.rows[i - 1].definition == f->definition;
+        if (f->iterations > 1 && f->p5 != f->p95)
+            snprintf(spread, sizeof spread, "%s to %s", value_text(f, f->p5).bytes, value_text(f, f->p95).bytes);
+        bool bounded = f->low != f->value || f->high != f->value;
+        fprintf(out->file, "  %-24s %-22s %14s", again ? "" : f->definition->id, f->scope, value_text(f, f->value).bytes);
+        if (spread[0] != '\0' || (bounded && !isnan(f->value))) fprintf(out->file, "   %-25s", spread);
+        if (bounded && !isnan(f->value)) fprintf(out->file, " %s to %s", value_text(f, f->low).bytes, value_text(f, f->high).bytes);
+        fprintf(out->file, "\n");
+    }
+}
+
+void analysis_text_write(FILE *file, struct analysis *analysis, bool colour) {
+    const struct out out = {file, colour};
+    write_run(&out, analysis->trace);
+    for (int32_t i = 0; i < analysis->note_count; i++) fprintf(file, "note: %s\n", analysis->notes[i]);
+    fprintf(file, "\n");
+    write_headline(&out, analysis);
+    write_partition(&out, analysis);
+    write_sms(&out, analysis);
+    write_waits(&out, analysis);
+    write_figures(&out, analysis);
+}
+
+/* --- definitions ----------------------------------------------------------------------------------------------------- */
+
+static void write_wrapped(FILE *file, const char *label, const char *text) {
+    const int width = 100, indent = 12;
+    fprintf(file, "  %-*s", indent - 2, label);
+    for (int column = indent; *text != '\0';) {
+        int length = (int)strcspn(text, " ");
+        if (column > indent && column + 1 + length > width) {
+            fprintf(file, "\n%*s", indent, "");
+            column = indent;
+        } else if (column > indent) {
+            fputc(' ', file);
+            column++;
+        }
+        fprintf(file, "%.*s", length, text);
+        column += length;
+        text += length;
+        while (*text == ' ') text++;
+    }
+    fputc('\n', file);
+}
+
+void analysis_text_definitions(FILE *file, const char *id) {
+    static const char *const kinds[] = {"ratio of sums over iterations, spread p5 to p95", "1 - ratio of sums over iterations, spread p5 to p95",
+                                        "median over iterations, spread p5 to p95"};
+    int32_t count;
+    const struct definition *rows = definitions(&count);
+    for (int32_t i = 0; i < count; i++) {
+        if (id != NULL && strcmp(id, rows[i].id) != 0) continue;
+        fprintf(file, "%s: %s\n", rows[i].id, rows[i].title);
+        write_wrapped(file, "formula", rows[i].formula);
+        write_wrapped(file, "unit", rows[i].unit[0] != '\0' ? rows[i].unit : "1");
+        write_wrapped(file, "statistic", kinds[rows[i].kind]);
+        write_wrapped(file, "meaning", rows[i].text);
+        write_wrapped(file, "after", rows[i].source);
+    }
+}
