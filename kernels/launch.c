@@ -37,6 +37,10 @@ int launch_allocate_poisoned(uint16_t **pointer, size_t count, const char *name,
     return code;
 }
 
+static size_t counter_words(const struct schedule *s) {
+    return (size_t)schedule_edge_counter_begin(s, EDGE_COUNT) + WORD_COUNT;
+}
+
 static int allocate_rank(struct mok_layer *layer, int32_t rank, struct error *error) {
     const struct schedule *s = &layer->arguments.schedule;
     struct rank_memory *m = &layer->memory[rank];
@@ -50,8 +54,9 @@ static int allocate_rank(struct mok_layer *layer, int32_t rank, struct error *er
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->row_route, capacity, 4, "row table", error);
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->tile_expert, capacity / TILE_ROWS, 4, "tile table", error);
     if (code == ERROR_NONE)
-        code = launch_allocate((void **)&m->counters, (size_t)schedule_edge_counter_begin(s, EDGE_COUNT), 4, "counters", error);
-    if (code == ERROR_NONE) code = launch_allocate((void **)&m->ticket, 1, 4, "ticket", error);
+        code = launch_allocate((void **)&m->counters, 2 * counter_words(s), 4, "counters", error);
+    if (code == ERROR_NONE)
+        code = launch_allocate((void **)&m->chunk_counts, (size_t)s->rank_ctas * SCHEDULE_EXPERTS_PER_RANK_MAX, 4, "route counts", error);
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->flags, 2 * SCHEDULE_RANKS_MAX, 4, "rank flags", error);
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->control, 1, sizeof *m->control, "control block", error);
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->table, 1, sizeof *m->table, "routing table", error);
@@ -64,7 +69,7 @@ static int allocate_rank(struct mok_layer *layer, int32_t rank, struct error *er
 
 static void release_rank(struct rank_memory *m) {
     void *pointers[] = {m->combine, m->x_ring,   m->h_ring, m->y_ring, m->row_peer, m->row_route, m->tile_expert,
-                        m->counters, m->ticket, m->flags,  m->control, m->table};
+                        m->counters, m->chunk_counts, m->flags, m->control, m->table};
     for (size_t i = 0; i < sizeof pointers / sizeof pointers[0]; i++) cudaFree(pointers[i]);
     launch_backward_release(m);
     if (m->stream != NULL) cudaStreamDestroy(m->stream);
@@ -104,7 +109,7 @@ int launch_encode_map(CUtensorMap *map, const void *matrix, int64_t rows, int64_
 static void fill_arguments(struct mok_layer *layer) {
     struct layer_arguments *a = &layer->arguments;
     int32_t ranks = a->schedule.shape.rank_count;
-    for (int32_t e = 0; e < EDGE_COUNT; e++) a->counter_begin[e] = (uint32_t)schedule_edge_counter_begin(&a->schedule, e);
+    for (int32_t e = 0; e <= EDGE_COUNT; e++) a->counter_begin[e] = (uint32_t)schedule_edge_counter_begin(&a->schedule, e);
     a->rank_ctas = layer->options.rank_ctas;
     a->wait_limit_ns = (uint64_t)layer->options.wait_limit_ns;
     a->delay_seed = layer->options.delay_seed;
@@ -122,7 +127,8 @@ static void fill_arguments(struct mok_layer *layer) {
         r->gu_rows = m->gu_rows;
         r->table = m->table;
         r->counters = m->counters;
-        r->ticket = m->ticket;
+        r->chunk_counts = m->chunk_counts;
+        r->row_weight = m->row_weight;
         for (int32_t peer = 0; peer < ranks; peer++) {
             r->combine[peer] = layer->memory[peer].combine;
             r->rank_start[peer] = layer->memory[peer].flags;
@@ -207,25 +213,11 @@ static int enqueue_kernel(struct mok_layer *layer, int32_t rank_count, cudaStrea
     return backward_launch(&layer->arguments, layer->backward, rank_count, stream);
 }
 
-static int enqueue_routes(struct mok_layer *layer, int32_t rank, cudaStream_t stream) {
-    float *row_weight = layer->arguments.schedule.pass == PASS_BACKWARD ? layer->memory[rank].row_weight : NULL;
-    return route_launch(&layer->arguments, rank, row_weight, stream);
-}
-
-static int enqueue_one_launch(struct mok_layer *layer, cudaStream_t stream) {
-    int32_t ranks = layer->options.ranks;
-    int status = 0;
-    layer->arguments.rank_first = 0;
-    for (int32_t rank = 0; status == 0 && rank < ranks; rank++) status = enqueue_routes(layer, rank, stream);
-    if (status == 0) status = enqueue_kernel(layer, ranks, stream);
-    return status;
-}
 
 static int enqueue_rank(struct mok_layer *layer, int32_t rank) {
     struct rank_memory *m = &layer->memory[rank];
     layer->arguments.rank_first = rank;
     int status = (int)cudaStreamWaitEvent(m->stream, layer->begin, 0);
-    if (status == 0) status = enqueue_routes(layer, rank, m->stream);
     if (status == 0) status = enqueue_kernel(layer, 1, m->stream);
     if (status == 0) status = (int)cudaEventRecord(m->done, m->stream);
     return status;
@@ -239,7 +231,8 @@ int launch_pass(struct mok_layer *layer, enum schedule_pass pass, void *stream, 
     for (int32_t rank = 0; rank < ranks; rank++)
         layer->arguments.ranks[rank].output = pass == PASS_FORWARD ? layer->memory[rank].output : layer->memory[rank].dx;
     if (layer->options.one_launch) {
-        status = enqueue_one_launch(layer, stream);
+        layer->arguments.rank_first = 0;
+        status = enqueue_kernel(layer, ranks, stream);
     } else {
         status = (int)cudaEventRecord(layer->begin, stream);
         for (int32_t rank = 0; status == 0 && rank < ranks; rank++) status = enqueue_rank(layer, rank);
@@ -276,10 +269,7 @@ int mok_layer_adjust(struct mok_layer *layer, int32_t comm_sms, uint32_t delay_s
 
 static int check_control(const struct mok_layer *layer, int32_t rank, const struct layer_control *c, struct error *error) {
     const struct schedule *s = &layer->arguments.schedule;
-    if (c->overflow) return schedule_error_overflow(s, rank, c->overflow_expert, c->overflow_rows, error);
-    if (c->bad_routes > 0)
-        return error_set(error, ERROR_USAGE, "rank %d: %u routes have expert ids outside -1..%d, e.g. %d", rank, c->bad_routes,
-                         s->shape.rank_count * s->shape.experts_per_rank - 1, c->bad_expert);
+    if (c->epoch > 0 && c->overflow_epoch == c->epoch) return schedule_error_overflow(s, rank, c->overflow_expert, c->overflow_rows, error);
     if (c->hang_count > 0) {
         const struct hang_record *h = &c->hangs[0];
         const char *edge = h->edge < EDGE_COUNT ? schedule_edge_name((enum edge)h->edge) : "?";
@@ -290,14 +280,20 @@ static int check_control(const struct mok_layer *layer, int32_t rank, const stru
     return ERROR_NONE;
 }
 
-static int check_counters(const struct mok_layer *layer, int32_t rank, uint32_t epoch, int32_t total_rows, struct error *error) {
+static int check_counters(const struct mok_layer *layer, int32_t rank, const struct layer_control *control, struct error *error) {
     const struct schedule *s = &layer->arguments.schedule;
-    size_t count = (size_t)schedule_edge_counter_begin(s, EDGE_COUNT);
+    uint32_t epoch = control->epoch;
+    int32_t total_rows = layer->tables[rank].total_rows;
+    size_t count = counter_words(s);
     uint32_t flags[2 * SCHEDULE_RANKS_MAX], *counters = malloc((count + 1) * sizeof *counters);
     if (counters == NULL) return error_set(error, ERROR_FAILURE, "out of memory");
-    cudaError_t status = cudaMemcpy(counters, layer->memory[rank].counters, count * sizeof *counters, cudaMemcpyDeviceToHost);
+    cudaError_t status = cudaMemcpy(counters, layer->memory[rank].counters + epoch % 2 * count, count * sizeof *counters, cudaMemcpyDeviceToHost);
     if (status == cudaSuccess) status = cudaMemcpy(flags, layer->memory[rank].flags, sizeof flags, cudaMemcpyDeviceToHost);
     int code = status == cudaSuccess ? ERROR_NONE : launch_cuda_error(error, status, "reading the counters");
+    uint32_t bad_routes = code == ERROR_NONE ? counters[layer->arguments.counter_begin[EDGE_COUNT] + WORD_BAD_ROUTES] : 0;
+    if (bad_routes > 0)
+        code = error_set(error, ERROR_USAGE, "rank %d: %u routes have expert ids outside -1..%d, e.g. %d", rank, bad_routes,
+                         s->shape.rank_count * s->shape.experts_per_rank - 1, control->bad_expert);
     for (int32_t e = 0; code == ERROR_NONE && e < EDGE_COUNT; e++) {
         int32_t edge_count = schedule_edge_counter_count(s, (enum edge)e);
         for (int32_t i = 0; code == ERROR_NONE && i < edge_count; i++) {
@@ -328,7 +324,7 @@ int mok_layer_check(struct mok_layer *layer, struct error *error) {
     int code = ERROR_NONE;
     for (int32_t rank = 0; code == ERROR_NONE && rank < ranks; rank++) code = check_control(layer, rank, &controls[rank], error);
     for (int32_t rank = 0; code == ERROR_NONE && rank < ranks; rank++)
-        code = check_counters(layer, rank, controls[rank].epoch, layer->tables[rank].total_rows, error);
+        code = check_counters(layer, rank, &controls[rank], error);
     layer->checked = code == ERROR_NONE;
     return code;
 }
@@ -337,6 +333,8 @@ int mok_layer_reset(struct mok_layer *layer, struct error *error) {
     cudaError_t status = cudaDeviceSynchronize();
     for (int32_t rank = 0; status == cudaSuccess && rank < layer->options.ranks; rank++) {
         status = cudaMemset(layer->memory[rank].control, 0, sizeof *layer->memory[rank].control);
+        if (status == cudaSuccess)
+            status = cudaMemset(layer->memory[rank].counters, 0, 2 * counter_words(&layer->arguments.schedule) * sizeof(uint32_t));
         if (status == cudaSuccess)
             status = cudaMemset(layer->memory[rank].flags, 0, 2 * SCHEDULE_RANKS_MAX * sizeof *layer->memory[rank].flags);
     }

@@ -41,7 +41,6 @@ void launch_backward_fill(struct mok_layer *layer) {
         b->dy_rows = m->dy_rows;
         b->dgu_rows = m->dgu_rows;
         b->sh_rows = m->sh_rows;
-        b->row_weight = m->row_weight;
         b->ds_partial = m->ds_partial;
     }
 }

@@ -14,7 +14,8 @@ struct rank_memory {
     uint16_t *x_rows, *dy_rows, *gu_rows, *dgu_rows, *sh_rows; /* backward pass */
     float *row_weight, *ds_partial;
     int32_t *row_peer, *row_route, *tile_expert;
-    uint32_t *counters, *ticket, *flags; /* flags: [2][ranks] rank_start, rank_done */
+    int32_t *chunk_counts;
+    uint32_t *counters, *flags; /* flags: [2][ranks] rank_start, rank_done */
     struct layer_control *control;
     struct routing_table *table;
     cudaStream_t stream;

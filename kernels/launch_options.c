@@ -19,6 +19,7 @@ struct schedule launch_schedule(const struct mok_options *o) {
     s.shape.hidden = o->hidden;
     s.shape.intermediate = o->intermediate;
     s.shape.top_k = o->top_k;
+    s.rank_ctas = o->rank_ctas;
     s.tile.rows = TILE_ROWS;
     s.tile.gate_up_columns = GATE_UP_TILE_COLUMNS;
     s.tile.down_columns = DOWN_TILE_COLUMNS;

@@ -1,4 +1,4 @@
-/* What the launcher (launch.c) and the kernels (route.cu, forward.cu, backward.cu) share: sizes, device structures and kernel arguments.
+/* What the launcher (launch.c) and the kernels (forward.cu, backward.cu) share: sizes, device structures and kernel arguments.
  * Private to kernels/; the public interface is mok.h. Device memory is owned by the layer object in launch.c. */
 #ifndef LAYER_H
 #define LAYER_H
@@ -29,7 +29,6 @@ enum {
     COMM_CHUNK_BYTES = 4096,              /* a bulk copy of dispatch and combine */
     COMM_CHUNKS = 4,                      /* chunk slots of a warp */
     COMM_LEAD = 2,                        /* chunks that loads run ahead of stores */
-    ROUTE_THREADS = 256,
     HANG_RECORDS = 32
 };
 
@@ -46,16 +45,22 @@ struct hang_record {
 struct layer_control {
     uint32_t abort;      /* nonzero: every role of every rank leaves; written at system scope */
     uint32_t hang_count; /* hang records asked for */
-    uint32_t epoch;      /* launches so far: the routing launch adds one */
-    uint32_t overflow;   /* 1: capacity passed in this launch; expert and rows below */
+    uint32_t epoch;          /* launches so far, written when all CTAs of a launch have read it */
+    uint32_t overflow_epoch; /* last launch that passed the capacity; expert and rows below */
     int32_t overflow_expert;
     int32_t overflow_rows;
-    uint32_t bad_routes; /* routes whose expert id is out of range, dropped in this launch */
-    int32_t bad_expert;  /* one of them */
+    int32_t bad_expert;      /* of the last launch with bad routes, one of them */
     struct hang_record hangs[HANG_RECORDS];
 };
 
-/* Routing of one rank in one launch, written by route.cu. */
+/* Words after an epoch's edge counters. */
+enum layer_word {
+    WORD_TICKET,     /* next compute task */
+    WORD_BAD_ROUTES, /* routes whose expert id is out of range, dropped */
+    WORD_COUNT
+};
+
+/* Routing of one rank in one launch, written by its CTA 0 (roles/route.cuh). */
 struct routing_table {
     int32_t total_rows; /* padded; 0 after an overflow */
     struct schedule_rows rows;
@@ -81,8 +86,10 @@ struct rank_arguments {
     int32_t *tile_expert;        /* [capacity / TILE_ROWS] local expert */
     uint16_t *gu_rows;           /* [capacity, 2 I] BF16, 64 columns of g and of u in turn; NULL without a backward pass */
     struct routing_table *table;
-    uint32_t *counters;          /* schedule_edge_counter_begin(EDGE_COUNT) words; the routing launch zeroes them */
-    uint32_t *ticket;            /* next compute task; the routing launch zeroes it */
+    int32_t *chunk_counts;       /* [rank_ctas, SCHEDULE_EXPERTS_PER_RANK_MAX] routes that each CTA counted */
+    float *row_weight;           /* [capacity] FP32 router weight of the row's route, padding 0; NULL without a backward pass */
+    uint32_t *counters;          /* [2, counter_words] edge counters and words of even and odd epochs; a launch zeroes the
+                                    next one's */
     int32_t rank;
 };
 
@@ -95,7 +102,6 @@ struct backward_rank {
     uint16_t *x_rows, *dy_rows;             /* [capacity, H] */
     uint16_t *dgu_rows;                     /* [capacity, 2 I] 64 columns of dG and of dU in turn */
     uint16_t *sh_rows;                      /* [capacity, I] s h */
-    float *row_weight;                      /* [capacity] FP32 router weight of the row's route; padding 0 */
     float *ds_partial;                      /* [capacity, I / 256] FP32 <dH', h> over the columns of a tile */
     void *dw_gate, *dw_up, *dw_down;        /* as the weights: BF16, or FP32 added to when accumulate is set */
 };
@@ -107,7 +113,7 @@ struct backward_arguments {
 
 struct layer_arguments {
     struct schedule schedule;
-    uint32_t counter_begin[EDGE_COUNT];
+    uint32_t counter_begin[EDGE_COUNT + 1];
     int32_t rank_first;      /* ranks of this launch: rank_first .. rank_first + gridDim.x / rank_ctas - 1 */
     int32_t rank_ctas;       /* CTAs a rank */
     uint64_t wait_limit_ns;  /* a wait longer than this aborts the launch */
@@ -119,10 +125,6 @@ struct layer_arguments {
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Enqueue the routing launches of one rank. row_weight [capacity] receives the router weights of the rows; NULL: not wanted.
- * Returns a cudaError_t as int. */
-int route_launch(const struct layer_arguments *arguments, int32_t rank, float *row_weight, void *stream);
 
 /* Enqueues the megakernel for ranks [rank_first, rank_first + rank_count); cooperative if rank_count > 1 (one launch holds
  * all ranks). Returns a cudaError_t as int. */

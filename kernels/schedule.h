@@ -96,7 +96,8 @@ struct schedule {
     struct layer_shape shape;
     struct schedule_tile tile;
     struct schedule_knobs knobs;
-    int32_t pass; /* enum schedule_pass */
+    int32_t pass;      /* enum schedule_pass */
+    int32_t rank_ctas; /* CTAs of one rank's launch; 0 where no launch builds the routing table (executor) */
 };
 
 enum schedule_error {
@@ -455,6 +456,8 @@ SCHEDULE_FUNCTION uint32_t schedule_edge_target(const struct schedule *s, int32_
     switch (edge) {
     case EDGE_RANK_START:
     case EDGE_RANK_DONE: return epoch;
+    case EDGE_ROUTES_COUNTED:
+    case EDGE_ROUTES_PLACED: return (uint32_t)s->rank_ctas;
     case EDGE_X_READY: return (uint32_t)minibatch_rows;
     case EDGE_X_FREE: return backward ? 0u : (uint32_t)(minibatch_tile_rows * gate_up_columns);
     case EDGE_H_READY: return inside ? (uint32_t)(2 * h_columns) : 0u;
@@ -481,7 +484,7 @@ struct schedule_wait {
     int32_t index;
 };
 
-/* Data the task reads. PHASE_DISPATCH also waits for RANK_START of every peer it reads from. */
+/* Data the task reads. RANK_START of every peer comes before all tasks. */
 SCHEDULE_FUNCTION struct schedule_wait schedule_task_input(const struct schedule *s, const struct schedule_task *task) {
     struct schedule_wait wait = {-1, 0};
     (void)s;

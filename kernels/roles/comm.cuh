@@ -11,7 +11,7 @@
 #define COMM_CUH
 
 #include "ptx/tma.cuh"
-#include "roles/wait.cuh"
+#include "roles/route.cuh"
 
 struct comm_shared {
     uint8_t chunk[CTA_WARPS][COMM_CHUNKS][COMM_CHUNK_BYTES];
@@ -183,15 +183,6 @@ static __device__ __forceinline__ uint32_t comm_task(const struct cta_view *v, s
     return done;
 }
 
-/* Waits until every peer has started, hence frozen its inputs and finished the launch before. */
-static __device__ __forceinline__ uint32_t comm_wait_peers(const struct cta_view *v, struct mokscope_lane *lane) {
-    uint32_t ready = 1;
-    if (threadIdx.x % 32u == 0)
-        for (int32_t peer = 0; ready && peer < v->a->schedule.shape.rank_count; peer++)
-            ready = wait_peer_thread(v, lane, v->r->rank_start[v->rank] + peer, EDGE_RANK_START, peer);
-    return __shfl_sync(0xffffffffu, ready, 0);
-}
-
 template <int pass>
 static __device__ __forceinline__ uint32_t comm_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                      struct comm_shared *shared) {
@@ -201,23 +192,12 @@ static __device__ __forceinline__ uint32_t comm_role(const struct cta_view *v, s
     struct schedule_order compute_order = schedule_compute_order(s, v->total_rows);
     struct schedule_order order = schedule_comm_order(s, v->total_rows);
     int32_t count = schedule_order_task_count(&order);
-    if (!comm_wait_peers(v, lane)) return 0;
     for (int32_t i = v->cta * CTA_WARPS + warp; i < count; i += s->knobs.comm_sms * CTA_WARPS) {
         struct schedule_task task = schedule_order_task(&order, i);
         random_delay(v, ROLE_DISPATCH, (uint32_t)i);
         if (!comm_task<pass>(v, lane, &state, &task, schedule_comm_task_id(s, &compute_order, i))) return 0;
     }
     return 1;
-}
-
-/* Entry and finish of a rank: one thread tells every peer. The release at system scope also publishes what this thread
- * acquired from its own SMs (PUSHED), so a peer that acquires the flag sees the pushed rows. */
-static __device__ __forceinline__ void tell_peers(const struct cta_view *v, struct mokscope_lane *lane,
-                                                  uint32_t *const *flags, int32_t edge) {
-    for (int32_t peer = 0; peer < v->a->schedule.shape.rank_count; peer++) {
-        red_add_release_sys_global_u32(flags[peer] + v->rank, 1);
-        mokscope_instant_thread(lane, MOKSCOPE_LEVEL_TASK, EVENT_SIGNAL_FIRST + edge, v->epoch, (uint32_t)v->rank);
-    }
 }
 
 static __device__ __forceinline__ uint32_t finish_role(const struct cta_view *v, struct mokscope_lane *lane) {

@@ -11,6 +11,7 @@
 #include "roles/store.cuh"
 
 union cta_shared {
+    struct route_shared route;
     struct compute_shared compute;
     struct comm_shared comm;
 };
@@ -37,10 +38,8 @@ static __device__ __forceinline__ void comm_cta(const struct cta_view *v, union 
     comm_shared_init(&shared->comm);
     __syncthreads();
     struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_DISPATCH, 0);
-    bool first_thread = v->cta == 0 && threadIdx.x == 0;
-    if (first_thread) tell_peers(v, &lane, v->r->rank_start, EDGE_RANK_START);
     uint32_t running = comm_role<pass>(v, &lane, &shared->comm);
-    if (first_thread && running) running = finish_role(v, &lane);
+    if (v->cta == 0 && threadIdx.x == 0 && running) running = finish_role(v, &lane);
     running = __shfl_sync(0xffffffffu, running, 0);
     mokscope_lane_adopt(&lane);
     if (running) reduce_role<pass>(v, &lane, v->cta * CTA_WARPS + warp, reduce_worker_count(v));
@@ -71,13 +70,24 @@ static __device__ __forceinline__ void mma_warpgroup(const struct cta_view *v, s
     mokscope_lane_close(&lane);
 }
 
+/* Routing table and rank barrier. Returns 0 after an abort. */
+static __device__ __forceinline__ uint32_t enter(struct cta_view *v, struct route_shared *shared) {
+    struct mokscope_lane lane = mokscope_lane_null();
+    if (threadIdx.x < 32) lane = mokscope_lane_open(v->rank, ROLE_ENTRY, 0);
+    uint32_t running = entry_role(v, &lane, shared);
+    if (threadIdx.x == 0) mokscope_lane_close_thread(&lane);
+    return running;
+}
+
 /* Body of the kernels. backward: NULL in the forward pass. */
 template <int pass>
 static __device__ __forceinline__ void layer_cta(const struct layer_arguments *a, const struct backward_arguments *backward,
                                                  union cta_shared *shared) {
     int32_t rank = a->rank_first + (int32_t)blockIdx.x / a->rank_ctas;
     const struct rank_arguments *r = &a->ranks[rank];
-    struct cta_view view = {a, r, rank, (int32_t)blockIdx.x % a->rank_ctas, r->table->total_rows, r->control[rank]->epoch, backward};
+    struct cta_view view = {a, r, rank, (int32_t)blockIdx.x % a->rank_ctas, 0, r->control[rank]->epoch + 1, NULL, backward};
+    view.counters = r->counters + view.epoch % 2 * counter_words(a);
+    if (!enter(&view, &shared->route)) return;
     if (view.cta < a->schedule.knobs.comm_sms) {
         comm_cta<pass>(&view, shared);
         return;

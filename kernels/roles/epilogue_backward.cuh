@@ -17,14 +17,13 @@ struct dgrad_rows {
 };
 
 static __device__ __forceinline__ struct dgrad_rows dgrad_rows_find(const struct epilogue *e) {
-    const struct backward_rank *b = &e->v->b->ranks[e->v->rank];
     int32_t thread = threadIdx.x % WARPGROUP_THREADS;
     int64_t gu_columns = 2 * e->v->a->schedule.shape.intermediate;
     struct dgrad_rows r;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         r.row[i] = e->slot->task.tile_row * TILE_ROWS + e->group * 64 + thread / 32 * 16 + thread % 32 / 4 + 8 * i;
-        r.weight[i] = b->row_weight[r.row[i]];
+        r.weight[i] = e->v->r->row_weight[r.row[i]];
         r.gu[i] = e->v->r->gu_rows + r.row[i] * gu_columns + e->slot->task.tile_column * 2 * TILE_N + thread % 4 * 2;
     }
     return r;

@@ -162,10 +162,10 @@ static __device__ __forceinline__ void load_role(const struct cta_view *v, struc
     int32_t task_count = schedule_order_task_count(&order);
     struct load_state state = {{0, 0}, {0, 0}, 0};
     struct task_slot slot;
-    int32_t ticket = (int32_t)atom_add_relaxed_gpu_global_u32(v->r->ticket, 1);
+    int32_t ticket = (int32_t)atom_add_relaxed_gpu_global_u32(word_address(v, WORD_TICKET), 1);
     uint32_t running = 1;
     while (running && ticket < task_count) {
-        int32_t next = (int32_t)atom_add_relaxed_gpu_global_u32(v->r->ticket, 1);
+        int32_t next = (int32_t)atom_add_relaxed_gpu_global_u32(word_address(v, WORD_TICKET), 1);
         slot.task = schedule_order_task(&order, ticket);
         slot.id = schedule_compute_task_id(&v->a->schedule, ticket);
         slot.expert = slot.task.expert >= 0 ? slot.task.expert : v->r->tile_expert[slot.task.tile_row];

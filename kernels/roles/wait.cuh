@@ -24,11 +24,21 @@ struct cta_view {
     int32_t cta;        /* in the rank, 0..rank_ctas-1; the first comm_sms are communication CTAs */
     int32_t total_rows; /* padded */
     uint32_t epoch;     /* launches of this rank, this one included */
+    uint32_t *counters;                 /* of this epoch */
     const struct backward_arguments *b; /* NULL in the forward pass */
 };
 
 static __device__ __forceinline__ uint32_t *counter_address(const struct cta_view *v, int32_t edge, int32_t index) {
-    return v->r->counters + v->a->counter_begin[edge] + index;
+    return v->counters + v->a->counter_begin[edge] + index;
+}
+
+/* Words of a rank and epoch: counters of all edges, then enum layer_word. */
+static __device__ __forceinline__ uint32_t counter_words(const struct layer_arguments *a) {
+    return a->counter_begin[EDGE_COUNT] + WORD_COUNT;
+}
+
+static __device__ __forceinline__ uint32_t *word_address(const struct cta_view *v, enum layer_word word) {
+    return v->counters + v->a->counter_begin[EDGE_COUNT] + word;
 }
 
 static __device__ __forceinline__ uint32_t aborted(const struct cta_view *v) {

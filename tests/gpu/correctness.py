@@ -132,6 +132,42 @@ def backward(library):
     check_backward(library, "backward FP32 main gradients", problem, accumulate=1)
 
 
+def graph(library):
+    """A training step captured in a CUDA graph gives the bits of the eager one, replay after replay, for changed inputs too."""
+    @guarded("CUDA graph")
+    def _():
+        problem = mok.Problem(2, 4, 300, 512, 256, 4, backward=True)
+        layer = mok.Layer(library, problem, backward=1, one_launch=1)
+
+        def tensors():
+            return [t for ts in [problem.output] + layer.gradients for t in ts]
+
+        def step():
+            layer.enqueue()
+            layer.enqueue_backward()
+
+        step()
+        layer.check()
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            step()
+        different = 0
+        for seed in range(5):
+            for rank in range(2):
+                problem.x[rank].copy_(torch.randn(problem.x[rank].shape, device="cuda"))
+                problem.ids[rank].copy_(torch.randint(-1, 8, problem.ids[rank].shape, device="cuda"))
+            step()
+            layer.check()
+            eager = [t.clone() for t in tensors()]
+            for t in tensors():
+                t.fill_(float("nan"))
+            captured.replay()
+            layer.check()
+            different += not all(torch.equal(a, b) for a, b in zip(eager, tensors()))
+        report("CUDA graph, 5 replays", different == 0, f"{different} differ")
+        layer.close()
+
+
 def full_backward(library):
     for model in ("glm-5.2", "qwen3.5"):
         check_backward(library, f"{model} backward", mok.Problem.of_model(model, 2, backward=True), repeats=5)
@@ -168,7 +204,7 @@ def delays(library):
 def main():
     which = sys.argv[1:] or ["all"]
     library = mok.load_library()
-    for name, function in (("small", small), ("backward", backward), ("delays", delays), ("full", full), ("full", full_backward)):
+    for name, function in (("small", small), ("backward", backward), ("backward", graph), ("delays", delays), ("full", full), ("full", full_backward)):
         if (name in which or "all" in which) and not failed:
             function(library)
     print(f"{passed} passed, {failed} failed, 0 skipped")
