@@ -7,7 +7,7 @@
 static void write_devices(struct json_out *json, const struct trace *trace) {
     json_out_array(json, "devices");
     for (int32_t i = 0; i < trace->device_count; i++) {
-        const struct trace_device *device = &trace->devices[i];
+        const struct recorded_device *device = &trace->devices[i];
         json_out_map(json, NULL);
         json_out_integer(json, "device_id", device->device_id);
         json_out_text(json, "name", device->name);
@@ -35,7 +35,7 @@ static void write_attribute(struct json_out *json, const struct trace_attribute 
 
 void analysis_json_run(struct json_out *json, const struct trace *trace) {
     static const char *const kinds[] = {"shape", "knob", "routing", "version", "clock", "note"};
-    const struct trace_run *run = &trace->run;
+    const struct recorded_run *run = &trace->run;
     json_out_map(json, "run");
     json_out_text(json, "state", run->state);
     json_out_text(json, "producer", run->producer);

@@ -47,7 +47,7 @@ static int64_t skew_error(const struct analysis *analysis, const struct pass *pa
     int64_t width = 0;
     bool several = false;
     for (int32_t i = 0; i < count; i++) {
-        const struct trace_device *device = &analysis->trace->devices[passes[i].device];
+        const struct recorded_device *device = &analysis->trace->devices[passes[i].device];
         if (passes[i].device != passes[0].device) several = true;
         if (device->width_ns + device->residual_ns > width) width = device->width_ns + device->residual_ns;
     }

@@ -146,7 +146,7 @@ static int read_table(const struct trace_file *file, struct trace *trace, const 
 
 static void read_run(struct reader *r, void *pointer) {
     static const char *const states[] = {"complete", "cut", "recording"};
-    struct trace_run *run = pointer;
+    struct recorded_run *run = pointer;
     int32_t state = word(r, 0, states, 3);
     run->unfinished = state == 2;
     run->state = states[state == 2 ? 1 : state];
@@ -169,7 +169,7 @@ static void read_attribute(struct reader *r, void *pointer) {
 }
 
 static void read_device(struct reader *r, void *pointer) {
-    struct trace_device *device = pointer;
+    struct recorded_device *device = pointer;
     device->device_id = integer(r, 0);
     device->name = text(r, 1);
     device->sm_count = integer(r, 2);
@@ -239,7 +239,7 @@ static void read_event(struct reader *r, void *pointer) {
 }
 
 static void read_kernel(struct reader *r, void *pointer) {
-    struct trace_kernel *kernel = pointer;
+    struct recorded_kernel *kernel = pointer;
     kernel->kernel_id = integer(r, 0);
     kernel->device = REFERENCE(r, 1, r->trace->devices, r->trace->device_count);
     kernel->grid_id = integer(r, 2);
@@ -299,7 +299,7 @@ static void read_lane(struct reader *r, void *pointer) {
 }
 
 static void read_copy(struct reader *r, void *pointer) {
-    struct trace_copy *copy = pointer;
+    struct recorded_copy *copy = pointer;
     copy->kind = text(r, 0);
     copy->device = REFERENCE(r, 1, r->trace->devices, r->trace->device_count);
     copy->stream_id = integer(r, 2);
@@ -309,7 +309,7 @@ static void read_copy(struct reader *r, void *pointer) {
 }
 
 static void read_marker(struct reader *r, void *pointer) {
-    struct trace_marker *marker = pointer;
+    struct recorded_marker *marker = pointer;
     marker->domain = text(r, 0);
     marker->name = text(r, 1);
     marker->thread_id = integer(r, 2);
@@ -345,7 +345,7 @@ static void read_hang(struct reader *r, void *pointer) {
     status = read_table(file, trace, #table, sql_##table, read_##table, sizeof *trace->rows, &trace->rows, &trace->count, error)
 
 static int read_run_row(const struct trace_file *file, struct trace *trace, struct error *error) {
-    struct trace_run *rows = NULL;
+    struct recorded_run *rows = NULL;
     int32_t count = 0;
     int status = read_table(file, trace, "run", sql_run, read_run, sizeof *rows, &rows, &count, error);
     if (!status && count != 1) {

@@ -25,7 +25,7 @@ enum trace_event_class {
 enum trace_kind { TRACE_SPAN, TRACE_WAIT, TRACE_SIGNAL, TRACE_KIND_COUNT };
 enum trace_scope { TRACE_SCOPE_CTA, TRACE_SCOPE_GPU, TRACE_SCOPE_SYS };
 
-struct trace_run {
+struct recorded_run {
     const char *state; /* complete or cut; 'recording' in the file is read as cut */
     const char *producer, *tool_version, *git_revision, *command, *host;
     bool unfinished;  /* the file says 'recording' */
@@ -37,7 +37,7 @@ struct trace_attribute {
     const char *name, *kind, *value, *unit;
 };
 
-struct trace_device {
+struct recorded_device {
     int64_t device_id;
     const char *name;
     int64_t sm_count, sm_clock_khz, globaltimer_step_ns, memory_bytes; /* 0: unknown */
@@ -85,7 +85,7 @@ struct trace_launch {
     int64_t grid_id;
 };
 
-struct trace_kernel {
+struct recorded_kernel {
     int64_t kernel_id, grid_id, graph_id, stream_id;
     int32_t device;
     const char *name;
@@ -124,13 +124,13 @@ struct trace_task {
     int64_t row_count, padding_rows, flops, bytes;
 };
 
-struct trace_copy {
+struct recorded_copy {
     const char *kind;
     int32_t device;
     int64_t stream_id, bytes, begin_ns, end_ns;
 };
 
-struct trace_marker {
+struct recorded_marker {
     const char *domain, *name;
     int64_t thread_id, begin_ns, end_ns;
 };
@@ -147,20 +147,20 @@ struct trace_hang {
 
 struct trace {
     struct arena arena;
-    struct trace_run run;
+    struct recorded_run run;
     struct trace_attribute *attributes;
-    struct trace_device *devices;
+    struct recorded_device *devices;
     struct trace_rank *ranks;
     struct trace_module *modules;
     struct trace_role *roles;
     struct trace_edge *edges;
     struct trace_event *events;
-    struct trace_kernel *kernels;
+    struct recorded_kernel *kernels;
     struct trace_launch *launches;
     struct trace_lane *lanes; /* ordered by launch, rank, role, cta, warp */
     struct trace_task *tasks; /* ordered by rank, task id */
-    struct trace_copy *copies;
-    struct trace_marker *markers;
+    struct recorded_copy *copies;
+    struct recorded_marker *markers;
     struct trace_loss *losses;
     struct trace_hang *hangs;
     int32_t attribute_count, device_count, rank_count, module_count, role_count, edge_count, event_count, kernel_count,

@@ -69,7 +69,7 @@ int schedule_error_describe(const struct schedule *s, enum schedule_error bad, i
 }
 
 int schedule_error_overflow(const struct schedule *s, int32_t rank, int32_t expert, int32_t rows, struct error *error) {
-    error_set(error, ERROR_USAGE, "rank %d: rows up to expert %d do not fit: %d rows with padding, capacity %d", rank,
+    error_set(error, ERROR_USAGE, "rank %d overflows at expert %d: %d rows with padding, capacity %d", rank,
               rank * s->shape.experts_per_rank + expert, rows, s->knobs.capacity_rows);
     return error_hint(error, "raise the capacity to at least %d, or drop routes", rows);
 }

@@ -11,8 +11,8 @@ const char *schedule_edge_name(enum edge edge);
 /* Fills error for a result of schedule_check other than SCHEDULE_OK. Returns ERROR_USAGE. */
 int schedule_error_describe(const struct schedule *schedule, enum schedule_error bad, int32_t rank_ctas, struct error *error);
 
-/* Capacity was passed: rows of the rank, padding included, up to and with local expert `expert` do not fit. Returns
- * ERROR_USAGE. */
+/* Capacity was passed: local expert `expert` is the first whose rows do not fit; rows: all of the rank, padding included.
+ * Returns ERROR_USAGE. */
 int schedule_error_overflow(const struct schedule *schedule, int32_t rank, int32_t expert, int32_t rows, struct error *error);
 
 #endif
