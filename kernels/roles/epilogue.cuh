@@ -58,13 +58,19 @@ static __device__ __forceinline__ void stage_columns(uint16_t *staging, int32_t 
     *(uint32_t *)(target + 8 * STAGING_PITCH) = lower;
 }
 
+/* The optional limits of the activation: g from above, u on both sides. */
+static __device__ __forceinline__ float clamp_gate(float g, float limit) { return fminf(g, limit); }
+static __device__ __forceinline__ float clamp_up(float u, float limit) { return fminf(fmaxf(u, -limit), limit); }
+
+static __device__ __forceinline__ float swiglu(float g, float u, float limit) { return silu(clamp_gate(g, limit)) * clamp_up(u, limit); }
+
 /* h = silu(g) * u: g in columns 0..127 of the accumulator, u of the same element in the same thread 128 columns on. */
-static __device__ __forceinline__ void stage_swiglu(uint16_t *staging, const float (&d)[128]) {
+static __device__ __forceinline__ void stage_swiglu(uint16_t *staging, const float (&d)[128], float limit) {
 #pragma unroll
     for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
         const float *g = d + 4 * j, *u = d + 4 * (j + GATE_UP_TILE_COLUMNS / 8);
-        stage_columns(staging, 8 * j, pack_bf16(silu(g[0]) * u[0], silu(g[1]) * u[1]),
-                      pack_bf16(silu(g[2]) * u[2], silu(g[3]) * u[3]));
+        stage_columns(staging, 8 * j, pack_bf16(swiglu(g[0], u[0], limit), swiglu(g[1], u[1], limit)),
+                      pack_bf16(swiglu(g[2], u[2], limit), swiglu(g[3], u[3], limit)));
     }
 }
 
@@ -115,7 +121,7 @@ static __device__ __forceinline__ uint32_t epilogue_plain(struct epilogue *e, co
 static __device__ __forceinline__ uint32_t epilogue_forward(struct epilogue *e, const float (&d)[128]) {
     if (e->slot->task.phase == PHASE_DOWN) return epilogue_plain(e, d);
     if (!epilogue_part_begin(e)) return 0;
-    stage_swiglu(e->shared->staging[e->group], d);
+    stage_swiglu(e->shared->staging[e->group], d, e->v->a->swiglu_clamp);
     epilogue_part_end(e);
     return task_saves(e->v, e->slot) ? epilogue_gate_up(e, d) : 1;
 }
