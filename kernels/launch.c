@@ -7,6 +7,7 @@
  * has no such condition. Waits are bounded in any case. */
 #include "launch_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ static int allocate_rank(struct mok_layer *layer, int32_t rank, struct error *er
     const struct schedule *s = &layer->arguments.schedule;
     struct rank_memory *m = &layer->memory[rank];
     size_t ring = (size_t)s->knobs.ring_rows, hidden = (size_t)s->shape.hidden, capacity = (size_t)s->knobs.capacity_rows;
-    size_t slots = (size_t)s->shape.tokens * (size_t)s->shape.top_k;
+    size_t slots = (size_t)s->shape.tokens * (size_t)schedule_slots(&s->shape);
     int code = launch_allocate_poisoned(&m->combine, slots * hidden, "combine slots", error);
     if (code == ERROR_NONE) code = launch_allocate_poisoned(&m->x_ring, ring * hidden, "x ring", error);
     if (code == ERROR_NONE) code = launch_allocate_poisoned(&m->h_ring, ring * (size_t)s->shape.intermediate, "h ring", error);
@@ -56,7 +57,7 @@ static int allocate_rank(struct mok_layer *layer, int32_t rank, struct error *er
     if (code == ERROR_NONE)
         code = launch_allocate((void **)&m->counters, 2 * counter_words(s), 4, "counters", error);
     if (code == ERROR_NONE)
-        code = launch_allocate((void **)&m->chunk_counts, (size_t)s->rank_ctas * SCHEDULE_EXPERTS_PER_RANK_MAX, 4, "route counts", error);
+        code = launch_allocate((void **)&m->chunk_counts, (size_t)s->rank_ctas * SCHEDULE_LOCAL_EXPERTS_MAX, 4, "route counts", error);
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->flags, 2 * SCHEDULE_RANKS_MAX, 4, "rank flags", error);
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->control, 1, sizeof *m->control, "control block", error);
     if (code == ERROR_NONE) code = launch_allocate((void **)&m->table, 1, sizeof *m->table, "routing table", error);
@@ -111,6 +112,7 @@ static void fill_arguments(struct mok_layer *layer) {
     int32_t ranks = a->schedule.shape.rank_count;
     for (int32_t e = 0; e <= EDGE_COUNT; e++) a->counter_begin[e] = (uint32_t)schedule_edge_counter_begin(&a->schedule, e);
     a->rank_ctas = layer->options.rank_ctas;
+    a->swiglu_clamp = layer->options.swiglu_clamp > 0 ? layer->options.swiglu_clamp : INFINITY;
     a->wait_limit_ns = (uint64_t)layer->options.wait_limit_ns;
     a->delay_seed = layer->options.delay_seed;
     a->delay_limit_ns = layer->options.delay_limit_ns;
@@ -201,8 +203,41 @@ int mok_layer_bind(struct mok_layer *layer, int32_t rank, const void *x, const v
         code = launch_encode_map(&r->w_up_map, w_up, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_up", error);
     if (code == ERROR_NONE)
         code = launch_encode_map(&r->w_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS, "w_down", error);
-    if (code == ERROR_NONE && layer->backward != NULL) code = launch_backward_bind_weights(layer, rank, w_gate, w_up, w_down, error);
+    if (code == ERROR_NONE) code = launch_encode_map(&r->x_map, x, shape->tokens, hidden, TILE_ROWS, "x", error);
+    if (code == ERROR_NONE && layer->backward != NULL) {
+        code = launch_backward_bind_weights(layer, rank, 0, w_gate, w_up, w_down, error);
+        if (code == ERROR_NONE)
+            code = launch_encode_map(&layer->backward->ranks[rank].shared_x_map, x, shape->tokens, hidden, BOX_ROWS, "x", error);
+    }
     m->bound = code == ERROR_NONE;
+    return code;
+}
+
+int mok_layer_bind_shared(struct mok_layer *layer, int32_t rank, const void *w_gate, const void *w_up, const void *w_down,
+                          void *dw_gate, void *dw_up, void *dw_down, struct error *error) {
+    const struct layer_shape *shape = &layer->arguments.schedule.shape;
+    if (shape->shared_experts == 0) return error_set(error, ERROR_USAGE, "the layer was made without options.shared_experts");
+    if (rank < 0 || rank >= shape->rank_count)
+        return error_set(error, ERROR_USAGE, "rank %d is not in 0..%d", rank, shape->rank_count - 1);
+    const void *pointers[] = {w_gate, w_up, w_down, dw_gate, dw_up, dw_down};
+    for (size_t i = 0; i < (layer->backward != NULL ? 6 : 3); i++)
+        if (pointers[i] == NULL || (uintptr_t)pointers[i] % 16 != 0)
+            return error_set(error, ERROR_USAGE, "rank %d: buffer %zu of mok_layer_bind_shared is null or not 16-byte aligned", rank, i);
+    struct rank_arguments *r = &layer->arguments.ranks[rank];
+    int64_t experts = shape->shared_experts, hidden = shape->hidden, intermediate = shape->intermediate;
+    int code = launch_encode_map(&r->shared_gate_map, w_gate, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_gate", error);
+    if (code == ERROR_NONE)
+        code = launch_encode_map(&r->shared_up_map, w_up, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_up", error);
+    if (code == ERROR_NONE)
+        code = launch_encode_map(&r->shared_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS, "w_down", error);
+    if (code == ERROR_NONE && layer->backward != NULL) {
+        struct backward_rank *b = &layer->backward->ranks[rank];
+        b->d_shared_gate = dw_gate;
+        b->d_shared_up = dw_up;
+        b->d_shared_down = dw_down;
+        code = launch_backward_bind_weights(layer, rank, 1, w_gate, w_up, w_down, error);
+    }
+    layer->memory[rank].bound_shared = code == ERROR_NONE;
     return code;
 }
 
@@ -226,6 +261,9 @@ static int enqueue_rank(struct mok_layer *layer, int32_t rank) {
 int launch_pass(struct mok_layer *layer, enum schedule_pass pass, void *stream, struct error *error) {
     int32_t ranks = layer->options.ranks;
     int status = 0;
+    for (int32_t rank = 0; rank < ranks; rank++)
+        if (layer->options.shared_experts > 0 && !layer->memory[rank].bound_shared)
+            return error_set(error, ERROR_USAGE, "rank %d has no shared experts: call mok_layer_bind_shared", rank);
     layer->checked = 0;
     layer->arguments.schedule.pass = (int32_t)pass;
     for (int32_t rank = 0; rank < ranks; rank++)
@@ -348,6 +386,6 @@ double mok_layer_forward_flops(const struct mok_layer *layer) {
     const struct layer_shape *shape = &layer->arguments.schedule.shape;
     double routes = 0;
     for (int32_t rank = 0; rank < shape->rank_count; rank++)
-        for (int32_t e = 0; e < shape->experts_per_rank; e++) routes += layer->tables[rank].rows.expert_rows[e];
+        for (int32_t e = 0; e < schedule_local_experts(shape); e++) routes += layer->tables[rank].rows.expert_rows[e];
     return 6.0 * routes * shape->hidden * shape->intermediate;
 }

@@ -45,14 +45,17 @@ void launch_backward_fill(struct mok_layer *layer) {
     }
 }
 
-int launch_backward_bind_weights(struct mok_layer *layer, int32_t rank, const void *w_gate, const void *w_up, const void *w_down,
-                                 struct error *error) {
+int launch_backward_bind_weights(struct mok_layer *layer, int32_t rank, int shared, const void *w_gate, const void *w_up,
+                                 const void *w_down, struct error *error) {
     const struct layer_shape *shape = &layer->arguments.schedule.shape;
     struct backward_rank *b = &layer->backward->ranks[rank];
-    int64_t experts = shape->experts_per_rank, hidden = shape->hidden, intermediate = shape->intermediate;
-    int code = encode_boxes(&b->w_gate_map, w_gate, experts * intermediate, hidden, "w_gate", error);
-    if (code == ERROR_NONE) code = encode_boxes(&b->w_up_map, w_up, experts * intermediate, hidden, "w_up", error);
-    if (code == ERROR_NONE) code = encode_boxes(&b->w_down_map, w_down, experts * hidden, intermediate, "w_down", error);
+    int64_t experts = shared ? shape->shared_experts : shape->experts_per_rank;
+    int64_t hidden = shape->hidden, intermediate = shape->intermediate;
+    CUtensorMap *gate = shared ? &b->shared_gate_map : &b->w_gate_map, *up = shared ? &b->shared_up_map : &b->w_up_map;
+    CUtensorMap *down = shared ? &b->shared_down_map : &b->w_down_map;
+    int code = encode_boxes(gate, w_gate, experts * intermediate, hidden, "w_gate", error);
+    if (code == ERROR_NONE) code = encode_boxes(up, w_up, experts * intermediate, hidden, "w_up", error);
+    if (code == ERROR_NONE) code = encode_boxes(down, w_down, experts * hidden, intermediate, "w_down", error);
     return code;
 }
 
@@ -75,7 +78,8 @@ int mok_layer_bind_backward(struct mok_layer *layer, int32_t rank, const void *d
     b->dw_down = dw_down;
     layer->memory[rank].dx = dx;
     layer->memory[rank].bound_backward = 1;
-    return ERROR_NONE;
+    const struct layer_shape *shape = &layer->arguments.schedule.shape;
+    return encode_boxes(&b->shared_dy_map, dy, shape->tokens, shape->hidden, "dY", error);
 }
 
 int mok_layer_backward(struct mok_layer *layer, void *stream, struct error *error) {

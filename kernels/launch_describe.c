@@ -21,6 +21,7 @@ static void describe_options(const struct mok_layer *layer) {
     describe_number("shape", "hidden", o->hidden, "columns");
     describe_number("shape", "intermediate", o->intermediate, "columns");
     describe_number("shape", "top_k", o->top_k, "");
+    describe_number("shape", "shared_experts", o->shared_experts, "");
     describe_number("knob", "rank_ctas", o->rank_ctas, "CTAs");
     describe_number("knob", "comm_sms", o->comm_sms, "CTAs");
     describe_number("knob", "minibatch_rows", o->minibatch_rows, "rows");
@@ -49,7 +50,7 @@ static void describe_routing(const struct mok_layer *layer) {
         for (int32_t e = 0; e < shape->experts_per_rank; e++) {
             char name[48];
             snprintf(name, sizeof name, "rows_expert_%03d", rank * shape->experts_per_rank + e);
-            describe_number("routing", name, layer->tables[rank].rows.expert_rows[e], "rows");
+            describe_number("routing", name, layer->tables[rank].rows.expert_rows[shape->shared_experts + e], "rows");
         }
     }
 }
@@ -83,6 +84,13 @@ static int64_t task_flops(const struct layer_shape *shape, int32_t phase, int64_
     }
 }
 
+/* Model's id of a local expert; shared ones follow after the routed ones. */
+static int32_t model_expert(const struct layer_shape *shape, int32_t rank, int32_t local) {
+    if (local < 0) return -1;
+    if (local < shape->shared_experts) return shape->rank_count * shape->experts_per_rank + local;
+    return rank * shape->experts_per_rank + local - shape->shared_experts;
+}
+
 static struct mokscope_task_row describe_task(const struct mok_layer *layer, int32_t rank, const struct schedule_task *task,
                                               int32_t id) {
     static const char *const phases[] = {"dispatch", "gate+up", "down", "combine", "replay", "dgrad down", "dgrad gate+up", "wgrad down", "wgrad gate", "wgrad up"};
@@ -94,10 +102,10 @@ static struct mokscope_task_row describe_task(const struct mok_layer *layer, int
         rows = layer->tables[rank].rows.expert_rows[expert];
         height = layer->tables[rank].rows.expert_row_begin[expert + 1] - layer->tables[rank].rows.expert_row_begin[expert];
     } else {
-        rows = count_rows(&layer->tables[rank], shape->experts_per_rank, task->tile_row * height, height, &expert);
+        rows = count_rows(&layer->tables[rank], schedule_local_experts(shape), task->tile_row * height, height, &expert);
     }
     row.minibatch = task->minibatch;
-    row.expert = expert < 0 ? -1 : rank * shape->experts_per_rank + expert;
+    row.expert = model_expert(shape, rank, expert);
     row.tile_row = task->tile_row;
     row.tile_column = task->tile_column;
     row.row_count = rows;

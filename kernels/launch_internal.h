@@ -20,7 +20,7 @@ struct rank_memory {
     struct routing_table *table;
     cudaStream_t stream;
     cudaEvent_t done;
-    int bound, bound_backward;
+    int bound, bound_backward, bound_shared;
     void *output, *dx; /* bound by the caller */
 };
 
@@ -54,9 +54,9 @@ int launch_pass(struct mok_layer *layer, enum schedule_pass pass, void *stream, 
 int launch_backward_allocate(struct mok_layer *layer, int32_t rank, struct error *error);
 void launch_backward_release(struct rank_memory *memory);
 void launch_backward_fill(struct mok_layer *layer);
-/* Maps over the weights that mok_layer_bind was given. */
-int launch_backward_bind_weights(struct mok_layer *layer, int32_t rank, const void *w_gate, const void *w_up, const void *w_down,
-                                 struct error *error);
+/* Maps over the weights that mok_layer_bind or mok_layer_bind_shared was given. */
+int launch_backward_bind_weights(struct mok_layer *layer, int32_t rank, int shared, const void *w_gate, const void *w_up,
+                                 const void *w_down, struct error *error);
 
 /* A CUDA call failed: library, code's name and text into error; clears the sticky error. Returns ERROR_FAILURE. */
 int launch_cuda_error(struct error *error, cudaError_t status, const char *operation);

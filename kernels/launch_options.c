@@ -19,6 +19,7 @@ struct schedule launch_schedule(const struct mok_options *o) {
     s.shape.hidden = o->hidden;
     s.shape.intermediate = o->intermediate;
     s.shape.top_k = o->top_k;
+    s.shape.shared_experts = o->shared_experts;
     s.rank_ctas = o->rank_ctas;
     s.tile.rows = TILE_ROWS;
     s.tile.gate_up_columns = GATE_UP_TILE_COLUMNS;
@@ -63,6 +64,7 @@ static int fill_defaults(struct mok_options *o, struct error *error) {
 int mok_options_resolve(struct mok_options *o, struct error *error) {
     if (o->size != sizeof *o) return error_set(error, ERROR_USAGE, "mok_options has size %zu, this library wants %zu", o->size, sizeof *o);
     struct schedule s = launch_schedule(o);
+    if (!(o->swiglu_clamp >= 0)) return error_set(error, ERROR_USAGE, "swiglu clamp %g is negative", (double)o->swiglu_clamp);
     if (o->ranks < 1 || o->ranks > SCHEDULE_RANKS_MAX) return schedule_error_describe(&s, SCHEDULE_BAD_RANKS, 0, error);
     if (fill_defaults(o, error) != ERROR_NONE) return error->code;
     if (o->capacity_rows == 0) {

@@ -64,15 +64,16 @@ enum layer_word {
 struct routing_table {
     int32_t total_rows; /* padded; 0 after an overflow */
     struct schedule_rows rows;
-    int32_t counts[SCHEDULE_EXPERTS_PER_RANK_MAX][SCHEDULE_RANKS_MAX]; /* routes a (local expert, source rank) */
+    int32_t counts[SCHEDULE_LOCAL_EXPERTS_MAX][SCHEDULE_RANKS_MAX]; /* routes a (local expert, source rank) */
 };
 
 /* One rank's memory. Arrays over ranks hold every peer's address, its own included. */
 struct rank_arguments {
     CUtensorMap x_ring_map, h_ring_map, w_gate_map, w_up_map, w_down_map;
+    CUtensorMap x_map, shared_gate_map, shared_up_map, shared_down_map; /* shared experts: own x, zeros past its last row */
     const uint16_t *x[SCHEDULE_RANKS_MAX];             /* [tokens, H] BF16, frozen from RANK_START on */
     const int32_t *expert_ids[SCHEDULE_RANKS_MAX];     /* [tokens, k], -1 = dropped route */
-    uint16_t *combine[SCHEDULE_RANKS_MAX];             /* [tokens * k, H] BF16, one writer a slot */
+    uint16_t *combine[SCHEDULE_RANKS_MAX];             /* [tokens * slots, H] BF16, one writer a slot */
     uint32_t *rank_start[SCHEDULE_RANKS_MAX];          /* [ranks] launches begun, a source rank */
     uint32_t *rank_done[SCHEDULE_RANKS_MAX];           /* [ranks] launches pushed, a source rank */
     struct layer_control *control[SCHEDULE_RANKS_MAX];
@@ -82,11 +83,11 @@ struct rank_arguments {
     uint16_t *h_ring;            /* [ring_rows, I] BF16 */
     uint16_t *y_ring;            /* [ring_rows, H] BF16, combine path ring only */
     int32_t *row_peer;           /* [capacity] source rank, -1 = padding */
-    int32_t *row_route;          /* [capacity] token * k + j at the source */
+    int32_t *row_route;          /* [capacity] token * slots + slot at the source */
     int32_t *tile_expert;        /* [capacity / TILE_ROWS] local expert */
     uint16_t *gu_rows;           /* [capacity, 2 I] BF16, 64 columns of g and of u in turn; NULL without a backward pass */
     struct routing_table *table;
-    int32_t *chunk_counts;       /* [rank_ctas, SCHEDULE_EXPERTS_PER_RANK_MAX] routes that each CTA counted */
+    int32_t *chunk_counts;       /* [rank_ctas, SCHEDULE_LOCAL_EXPERTS_MAX] routes that each CTA counted */
     float *row_weight;           /* [capacity] FP32 router weight of the row's route, padding 0; NULL without a backward pass */
     uint32_t *counters;          /* [2, counter_words] edge counters and words of even and odd epochs; a launch zeroes the
                                     next one's */
@@ -97,6 +98,7 @@ struct rank_arguments {
 struct backward_rank {
     /* Boxes of BOX_COLUMNS x BOX_ROWS over the arrays below and the weights. */
     CUtensorMap x_map, dy_map, dgu_map, sh_map, w_gate_map, w_up_map, w_down_map;
+    CUtensorMap shared_x_map, shared_dy_map, shared_gate_map, shared_up_map, shared_down_map; /* own x and dY, see above */
     const uint16_t *dy[SCHEDULE_RANKS_MAX]; /* [tokens, H] gradient of the output, frozen from RANK_START on */
     float *d_weights[SCHEDULE_RANKS_MAX];   /* [tokens, k] FP32 gradient of the router weights, one writer an element */
     uint16_t *x_rows, *dy_rows;             /* [capacity, H] */
@@ -104,6 +106,7 @@ struct backward_rank {
     uint16_t *sh_rows;                      /* [capacity, I] s h */
     float *ds_partial;                      /* [capacity, I / 256] FP32 <dH', h> over the columns of a tile */
     void *dw_gate, *dw_up, *dw_down;        /* as the weights: BF16, or FP32 added to when accumulate is set */
+    void *d_shared_gate, *d_shared_up, *d_shared_down;
 };
 
 struct backward_arguments {
@@ -116,6 +119,7 @@ struct layer_arguments {
     uint32_t counter_begin[EDGE_COUNT + 1];
     int32_t rank_first;      /* ranks of this launch: rank_first .. rank_first + gridDim.x / rank_ctas - 1 */
     int32_t rank_ctas;       /* CTAs a rank */
+    float swiglu_clamp;      /* g is limited to at most this, u to +- this; infinity: not */
     uint64_t wait_limit_ns;  /* a wait longer than this aborts the launch */
     uint32_t delay_seed;     /* test knob: random delays before tasks, by role */
     uint32_t delay_limit_ns; /* 0: none */

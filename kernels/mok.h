@@ -7,7 +7,7 @@
  * mok_layer_backward after a forward pass of the same inputs. A layer is not thread safe; different layers share nothing.
  *
  * Forward of one rank: y[t] = sum over j of s[t,j] * W_down[e] (silu(W_gate[e] x[t]) * (W_up[e] x[t])), e = expert_ids[t,j];
- * BF16 in and out, FP32 accumulation, h and each y_j rounded to BF16, final sum in FP32 in the order j = 0..k-1. The result
+ * plus the shared experts' outputs. BF16 in and out, FP32 accumulation, h and each y_j rounded to BF16, final sum in FP32 in the order j = 0..k-1. The result
  * has the same bits for any knob below and any timing. */
 #ifndef MOK_H
 #define MOK_H
@@ -35,6 +35,8 @@ struct mok_options {
     int32_t hidden;          /* H, multiple of 256 */
     int32_t intermediate;    /* I, multiple of 128 */
     int32_t top_k;           /* 1..16 */
+    int32_t shared_experts;  /* 0..4, of the routed experts' I (a shared expert of width m I is m of them); see mok_layer_bind_shared */
+    float swiglu_clamp;      /* > 0: limits g from above to this, u to +- this; 0: no limit */
     /* Schedule knobs: none changes a bit of the result */
     int32_t rank_ctas;       /* CTAs a rank, one an SM; default: SMs of the GPU / ranks */
     int32_t comm_sms;        /* of these, CTAs that only communicate, 1..rank_ctas - 2; default: rank_ctas / 16, at least 1 */
@@ -76,6 +78,13 @@ MOK_API void mok_layer_destroy(struct mok_layer *layer);
 MOK_API int mok_layer_bind(struct mok_layer *layer, int32_t rank, const void *x, const void *expert_ids, const void *weights,
                            const void *w_gate, const void *w_up, const void *w_down, void *output, struct error *error);
 
+/* Shared experts of one rank, which every token of the rank visits with weight 1; their rows come first in the sum and in the
+ * order of tasks. Only with options.shared_experts.
+ *   w_gate, w_up     [shared_experts, I, H] BF16; w_down [shared_experts, H, I] BF16
+ *   dw_gate, dw_up, dw_down  their gradients as in mok_layer_bind_backward; NULL without options.backward */
+MOK_API int mok_layer_bind_shared(struct mok_layer *layer, int32_t rank, const void *w_gate, const void *w_up, const void *w_down,
+                                  void *dw_gate, void *dw_up, void *dw_down, struct error *error);
+
 /* Enqueues a forward pass of all ranks: after the work before it on `stream` (a cudaStream_t), and before what comes after. */
 MOK_API int mok_layer_forward(struct mok_layer *layer, void *stream, struct error *error);
 
@@ -102,7 +111,7 @@ MOK_API int mok_layer_reset(struct mok_layer *layer, struct error *error);
 /* Options as resolved. */
 MOK_API const struct mok_options *mok_layer_options(const struct mok_layer *layer);
 
-/* Useful FLOPs of a forward pass of all ranks: 6 * routes * H * I, dropped routes not counted; twice that for a backward pass.
+/* Useful FLOPs of a forward pass of all ranks: 6 * rows * H * I, a row a route or a shared expert's token, dropped routes not counted; twice that for a backward pass.
  * Valid after a checked pass. */
 MOK_API double mok_layer_forward_flops(const struct mok_layer *layer);
 

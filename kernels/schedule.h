@@ -28,7 +28,13 @@
 #define SCHEDULE_FUNCTION static inline
 #endif
 
-enum { SCHEDULE_RANKS_MAX = 8, SCHEDULE_EXPERTS_PER_RANK_MAX = 64, SCHEDULE_TOP_K_MAX = 16 };
+enum {
+    SCHEDULE_RANKS_MAX = 8,
+    SCHEDULE_EXPERTS_PER_RANK_MAX = 64,
+    SCHEDULE_SHARED_EXPERTS_MAX = 4,
+    SCHEDULE_LOCAL_EXPERTS_MAX = SCHEDULE_EXPERTS_PER_RANK_MAX + SCHEDULE_SHARED_EXPERTS_MAX,
+    SCHEDULE_TOP_K_MAX = 16
+};
 
 /* What one counter of an edge counts for. */
 enum edge_granularity { EDGE_PER_PEER, EDGE_PER_MINIBATCH, EDGE_PER_TILE_ROW, EDGE_PER_RANK, EDGE_PER_CTA_SLOT, EDGE_PER_EXPERT };
@@ -70,6 +76,7 @@ struct layer_shape {
     int32_t hidden;           /* H, multiple of tile.down_columns */
     int32_t intermediate;     /* I, multiple of tile.gate_up_columns */
     int32_t top_k;            /* 1..SCHEDULE_TOP_K_MAX */
+    int32_t shared_experts;   /* 0..SCHEDULE_SHARED_EXPERTS_MAX; each takes every token of its rank, with weight 1 */
 };
 
 /* Tile and unit sizes. The kernel passes constants; the executor passes small ones so that arithmetic stays cheap. */
@@ -104,6 +111,7 @@ enum schedule_error {
     SCHEDULE_OK,
     SCHEDULE_BAD_RANKS,
     SCHEDULE_BAD_EXPERTS,
+    SCHEDULE_BAD_SHARED,
     SCHEDULE_BAD_TOKENS,
     SCHEDULE_BAD_TOP_K,
     SCHEDULE_BAD_HIDDEN,
@@ -120,10 +128,11 @@ enum schedule_error {
     SCHEDULE_OVERFLOW
 };
 
-/* Rows of one rank after routing. expert_row_begin[experts_per_rank] = padded total. */
+/* Rows of one rank after routing. Local experts: the shared ones first, then the rank's own.
+ * expert_row_begin[local experts] = padded total. */
 struct schedule_rows {
-    int32_t expert_rows[SCHEDULE_EXPERTS_PER_RANK_MAX];          /* routes, without padding */
-    int32_t expert_row_begin[SCHEDULE_EXPERTS_PER_RANK_MAX + 1]; /* prefix sums of the padded counts */
+    int32_t expert_rows[SCHEDULE_LOCAL_EXPERTS_MAX];          /* routes, without padding */
+    int32_t expert_row_begin[SCHEDULE_LOCAL_EXPERTS_MAX + 1]; /* prefix sums of the padded counts */
 };
 
 /* One task, decoded. */
@@ -139,6 +148,18 @@ SCHEDULE_FUNCTION int32_t schedule_minimum(int32_t a, int32_t b) { return a < b 
 SCHEDULE_FUNCTION int32_t schedule_maximum(int32_t a, int32_t b) { return a > b ? a : b; }
 SCHEDULE_FUNCTION int32_t schedule_divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
+SCHEDULE_FUNCTION int32_t schedule_local_experts(const struct layer_shape *shape) {
+    return shape->shared_experts + shape->experts_per_rank;
+}
+
+/* Combine slots of a token: shared experts, then routes. A row's route number is token * slots + slot. */
+SCHEDULE_FUNCTION int32_t schedule_slots(const struct layer_shape *shape) { return shape->shared_experts + shape->top_k; }
+
+/* Rows of the shared experts, which come first and are the rank's own tokens: nobody dispatches them. */
+SCHEDULE_FUNCTION int32_t schedule_shared_rows(const struct schedule *s) {
+    return s->shape.shared_experts * (schedule_divide_up(s->shape.tokens, s->tile.rows) * s->tile.rows);
+}
+
 /* Checks everything that does not depend on the routes. rank_ctas: CTAs of one rank's launch. */
 SCHEDULE_FUNCTION enum schedule_error schedule_check(const struct schedule *s, int32_t rank_ctas) {
     const struct layer_shape *shape = &s->shape;
@@ -147,6 +168,7 @@ SCHEDULE_FUNCTION enum schedule_error schedule_check(const struct schedule *s, i
     if (shape->rank_count < 1 || shape->rank_count > SCHEDULE_RANKS_MAX) return SCHEDULE_BAD_RANKS;
     if (shape->experts_per_rank < 1 || shape->experts_per_rank > SCHEDULE_EXPERTS_PER_RANK_MAX)
         return SCHEDULE_BAD_EXPERTS;
+    if (shape->shared_experts < 0 || shape->shared_experts > SCHEDULE_SHARED_EXPERTS_MAX) return SCHEDULE_BAD_SHARED;
     if (shape->tokens < 1 || shape->tokens > (1 << 20)) return SCHEDULE_BAD_TOKENS;
     if (shape->top_k < 1 || shape->top_k > SCHEDULE_TOP_K_MAX) return SCHEDULE_BAD_TOP_K;
     if (tile->rows < 1 || tile->gate_up_columns < 1 || tile->down_columns < 1 || tile->unit_rows < 1 ||
@@ -170,7 +192,8 @@ SCHEDULE_FUNCTION enum schedule_error schedule_check(const struct schedule *s, i
 /* Capacity that no routing can overflow: every route of every rank on one rank, and each expert's padding. */
 SCHEDULE_FUNCTION int64_t schedule_capacity_rows_safe(const struct layer_shape *shape, const struct schedule_tile *tile) {
     int64_t rows = (int64_t)shape->rank_count * shape->tokens * shape->top_k +
-                   (int64_t)shape->experts_per_rank * (tile->rows - 1);
+                   (int64_t)shape->experts_per_rank * (tile->rows - 1) +
+                   (int64_t)shape->shared_experts * (shape->tokens + tile->rows - 1);
     return (rows + tile->rows - 1) / tile->rows * tile->rows;
 }
 
@@ -190,7 +213,7 @@ SCHEDULE_FUNCTION int32_t schedule_row_in_expert(const int32_t *counts, int32_t 
 }
 
 SCHEDULE_FUNCTION int32_t schedule_total_rows(const struct schedule *s, const struct schedule_rows *rows) {
-    return rows->expert_row_begin[s->shape.experts_per_rank];
+    return rows->expert_row_begin[schedule_local_experts(&s->shape)];
 }
 
 /* Fills expert_row_begin from expert_rows. On SCHEDULE_OVERFLOW *failed_expert is the first local expert whose padded rows
@@ -199,7 +222,7 @@ SCHEDULE_FUNCTION enum schedule_error schedule_rows_prefix(const struct schedule
                                                            int32_t *failed_expert) {
     enum schedule_error result = SCHEDULE_OK;
     int32_t begin = 0;
-    for (int32_t e = 0; e < s->shape.experts_per_rank; e++) {
+    for (int32_t e = 0; e < schedule_local_experts(&s->shape); e++) {
         rows->expert_row_begin[e] = begin;
         begin += schedule_divide_up(rows->expert_rows[e], s->tile.rows) * s->tile.rows;
         if (begin > s->knobs.capacity_rows && result == SCHEDULE_OK) {
@@ -207,7 +230,7 @@ SCHEDULE_FUNCTION enum schedule_error schedule_rows_prefix(const struct schedule
             *failed_expert = e;
         }
     }
-    rows->expert_row_begin[s->shape.experts_per_rank] = begin;
+    rows->expert_row_begin[schedule_local_experts(&s->shape)] = begin;
     return result;
 }
 
@@ -290,7 +313,7 @@ SCHEDULE_FUNCTION struct schedule_order schedule_compute_order(const struct sche
     schedule_order_add(&order, PHASE_REPLAY, schedule_gate_up_tile_columns(s), 0, s->knobs.saved_rows / s->tile.rows);
     schedule_order_add(&order, PHASE_DGRAD_DOWN, schedule_dgrad_tile_columns(s), lag, 0);
     schedule_order_add(&order, PHASE_DGRAD_GATE_UP, schedule_down_tile_columns(s), 2 * lag, 0);
-    order.wgrad_experts = s->shape.experts_per_rank;
+    order.wgrad_experts = schedule_local_experts(&s->shape);
     order.wgrad_rows[0] = s->shape.hidden / s->tile.rows;
     order.wgrad_columns[0] = schedule_dgrad_tile_columns(s);
     for (int32_t i = 1; i < 3; i++) {
@@ -428,7 +451,7 @@ SCHEDULE_FUNCTION int32_t schedule_edge_counter_count(const struct schedule *s, 
     case EDGE_PER_MINIBATCH: return schedule_divide_up(s->knobs.capacity_rows, s->knobs.minibatch_rows);
     case EDGE_PER_TILE_ROW: return s->knobs.capacity_rows / s->tile.rows;
     case EDGE_PER_RANK: return 1;
-    case EDGE_PER_EXPERT: return s->shape.experts_per_rank;
+    case EDGE_PER_EXPERT: return schedule_local_experts(&s->shape);
     default: return 0;
     }
 }

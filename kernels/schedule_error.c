@@ -55,6 +55,7 @@ int schedule_error_describe(const struct schedule *s, enum schedule_error bad, i
     case SCHEDULE_BAD_RANKS: return bad_range(error, "ranks", shape->rank_count, 1, SCHEDULE_RANKS_MAX);
     case SCHEDULE_BAD_EXPERTS:
         return bad_range(error, "experts per rank", shape->experts_per_rank, 1, SCHEDULE_EXPERTS_PER_RANK_MAX);
+    case SCHEDULE_BAD_SHARED: return bad_range(error, "shared experts", shape->shared_experts, 0, SCHEDULE_SHARED_EXPERTS_MAX);
     case SCHEDULE_BAD_TOKENS: return bad_range(error, "tokens", shape->tokens, 1, 1 << 20);
     case SCHEDULE_BAD_TOP_K: return bad_range(error, "top-k", shape->top_k, 1, SCHEDULE_TOP_K_MAX);
     case SCHEDULE_BAD_HIDDEN: return bad_multiple(error, "hidden", shape->hidden, s->tile.down_columns, "the down tile's columns");
@@ -70,6 +71,6 @@ int schedule_error_describe(const struct schedule *s, enum schedule_error bad, i
 
 int schedule_error_overflow(const struct schedule *s, int32_t rank, int32_t expert, int32_t rows, struct error *error) {
     error_set(error, ERROR_USAGE, "rank %d overflows at expert %d: %d rows with padding, capacity %d", rank,
-              rank * s->shape.experts_per_rank + expert, rows, s->knobs.capacity_rows);
+              rank * s->shape.experts_per_rank + expert - s->shape.shared_experts, rows, s->knobs.capacity_rows);
     return error_hint(error, "raise the capacity to at least %d, or drop routes", rows);
 }

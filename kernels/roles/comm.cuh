@@ -57,10 +57,10 @@ static __device__ __forceinline__ struct comm_row comm_row_find(const struct cta
     if (pass == PASS_BACKWARD) {
         const struct backward_rank *b = &v->b->ranks[v->rank];
         const uint16_t *source = operand == 0 ? b->dy[peer < 0 ? 0 : peer] : v->r->x[peer < 0 ? 0 : peer];
-        result.source = peer < 0 ? NULL : (const uint8_t *)source + route / s->shape.top_k * row_bytes;
+        result.source = peer < 0 ? NULL : (const uint8_t *)source + route / schedule_slots(&s->shape) * row_bytes;
         result.target = (uint8_t *)(operand == 0 ? b->dy_rows : b->x_rows) + row * row_bytes;
     } else if (task->phase == PHASE_DISPATCH) {
-        result.source = peer < 0 ? NULL : (const uint8_t *)v->r->x[peer] + route / s->shape.top_k * row_bytes;
+        result.source = peer < 0 ? NULL : (const uint8_t *)v->r->x[peer] + route / schedule_slots(&s->shape) * row_bytes;
         result.target = (uint8_t *)v->r->x_ring + ring_offset;
     } else {
         result.source = (const uint8_t *)v->r->y_ring + ring_offset;
@@ -157,7 +157,10 @@ static __device__ __forceinline__ uint32_t comm_task(const struct cta_view *v, s
     if (!comm_wait(v, lane, schedule_task_input(s, task), id)) return 0;
     if (!comm_wait(v, lane, schedule_task_slot(s, task), id)) return 0;
     uint32_t copy_begin = mokscope_clock(), done = 1;
-    for (int operand = 0; done && operand < (pass == PASS_BACKWARD ? 2 : 1); operand++) {
+    int operands = pass == PASS_BACKWARD ? 2 : 1;
+    /* Tiles of the shared experts read x and dY where they are; the signal alone keeps the counters' targets. */
+    if (task->phase == PHASE_DISPATCH && task->tile_row * UNIT_ROWS < schedule_shared_rows(s)) operands = 0;
+    for (int operand = 0; done && operand < operands; operand++) {
         struct comm_row mine = {NULL, NULL};
         if (lane_index < UNIT_ROWS) mine = comm_row_find<pass>(v, task, task->tile_row * UNIT_ROWS + (int32_t)lane_index, operand);
         if (lane_index == 0) bulk_wait_group_read<0>(); /* chunk slots start anew with each call below */

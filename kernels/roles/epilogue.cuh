@@ -58,13 +58,19 @@ static __device__ __forceinline__ void stage_columns(uint16_t *staging, int32_t 
     *(uint32_t *)(target + 8 * STAGING_PITCH) = lower;
 }
 
+/* The optional limits of the activation: g from above, u on both sides. */
+static __device__ __forceinline__ float clamp_gate(float g, float limit) { return fminf(g, limit); }
+static __device__ __forceinline__ float clamp_up(float u, float limit) { return fminf(fmaxf(u, -limit), limit); }
+
+static __device__ __forceinline__ float swiglu(float g, float u, float limit) { return silu(clamp_gate(g, limit)) * clamp_up(u, limit); }
+
 /* h = silu(g) * u: g in columns 0..127 of the accumulator, u of the same element in the same thread 128 columns on. */
-static __device__ __forceinline__ void stage_swiglu(uint16_t *staging, const float (&d)[128]) {
+static __device__ __forceinline__ void stage_swiglu(uint16_t *staging, const float (&d)[128], float limit) {
 #pragma unroll
     for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
         const float *g = d + 4 * j, *u = d + 4 * (j + GATE_UP_TILE_COLUMNS / 8);
-        stage_columns(staging, 8 * j, pack_bf16(silu(g[0]) * u[0], silu(g[1]) * u[1]),
-                      pack_bf16(silu(g[2]) * u[2], silu(g[3]) * u[3]));
+        stage_columns(staging, 8 * j, pack_bf16(swiglu(g[0], u[0], limit), swiglu(g[1], u[1], limit)),
+                      pack_bf16(swiglu(g[2], u[2], limit), swiglu(g[3], u[3], limit)));
     }
 }
 
@@ -77,13 +83,29 @@ template <int part> static __device__ __forceinline__ void stage_plain(uint16_t 
     }
 }
 
+/* value rounded to BF16 without crossing the limit, or the gradient's mask would differ from the activation's. */
+static __device__ __forceinline__ float round_same_side(float value, float limit) {
+    float rounded = __bfloat162float(__float2bfloat16_rn(value));
+    if (value > limit && !(rounded > limit)) return __uint_as_float(__float_as_uint(rounded) + 0x10000u);
+    if (!(value > limit) && rounded > limit) return __uint_as_float(__float_as_uint(rounded) - 0x10000u);
+    return rounded;
+}
+
+static __device__ __forceinline__ uint32_t pack_gate(float low, float high, float limit) {
+    return pack_bf16(round_same_side(low, limit), round_same_side(high, limit));
+}
+
+static __device__ __forceinline__ uint32_t pack_up(float low, float high, float limit) {
+    return pack_bf16(copysignf(round_same_side(fabsf(low), limit), low), copysignf(round_same_side(fabsf(high), limit), high));
+}
+
 /* g and u of 64 columns, side by side: the layout of gu_rows. */
-template <int part> static __device__ __forceinline__ void stage_gate_up(uint16_t *staging, const float (&d)[128]) {
+template <int part> static __device__ __forceinline__ void stage_gate_up(uint16_t *staging, const float (&d)[128], float limit) {
 #pragma unroll
     for (int j = 0; j < BOX_COLUMNS / 8; j++) {
         const float *g = d + 4 * (j + part * BOX_COLUMNS / 8), *u = g + 4 * (GATE_UP_TILE_COLUMNS / 8);
-        stage_columns(staging, 8 * j, pack_bf16(g[0], g[1]), pack_bf16(g[2], g[3]));
-        stage_columns(staging, BOX_COLUMNS + 8 * j, pack_bf16(u[0], u[1]), pack_bf16(u[2], u[3]));
+        stage_columns(staging, 8 * j, pack_gate(g[0], g[1], limit), pack_gate(g[2], g[3], limit));
+        stage_columns(staging, BOX_COLUMNS + 8 * j, pack_up(u[0], u[1], limit), pack_up(u[2], u[3], limit));
     }
 }
 
@@ -91,10 +113,10 @@ template <int part> static __device__ __forceinline__ void stage_gate_up(uint16_
 static __device__ __forceinline__ uint32_t epilogue_gate_up(struct epilogue *e, const float (&d)[128]) {
     uint16_t *staging = e->shared->staging[e->group];
     if (!epilogue_part_begin(e)) return 0;
-    stage_gate_up<0>(staging, d);
+    stage_gate_up<0>(staging, d, e->v->a->swiglu_clamp);
     epilogue_part_end(e);
     if (!epilogue_part_begin(e)) return 0;
-    stage_gate_up<1>(staging, d);
+    stage_gate_up<1>(staging, d, e->v->a->swiglu_clamp);
     epilogue_part_end(e);
     return 1;
 }
@@ -115,7 +137,7 @@ static __device__ __forceinline__ uint32_t epilogue_plain(struct epilogue *e, co
 static __device__ __forceinline__ uint32_t epilogue_forward(struct epilogue *e, const float (&d)[128]) {
     if (e->slot->task.phase == PHASE_DOWN) return epilogue_plain(e, d);
     if (!epilogue_part_begin(e)) return 0;
-    stage_swiglu(e->shared->staging[e->group], d);
+    stage_swiglu(e->shared->staging[e->group], d, e->v->a->swiglu_clamp);
     epilogue_part_end(e);
     return task_saves(e->v, e->slot) ? epilogue_gate_up(e, d) : 1;
 }

@@ -3,6 +3,7 @@
  *   sigma = 1 / (1 + exp(-g)), h = g sigma u
  *   ds partial = sum over the tile's columns of dH' h       (so that s = 0 and s < 0 are right)
  *   dG = s dH' u sigma (1 + g (1 - sigma)), dU = s dH' g sigma, and s h, the operand of dW_down
+ * With a clamp, g and u are limited first, and the gradient of a limited one is 0.
  * Rounding: g, u and all outputs BF16, arithmetic FP32; h is not rounded before it enters ds and s h. */
 #ifndef EPILOGUE_BACKWARD_CUH
 #define EPILOGUE_BACKWARD_CUH
@@ -14,12 +15,14 @@ struct dgrad_rows {
     int32_t row[2];
     float weight[2];
     const uint16_t *gu[2]; /* g of the tile's column 0, at the thread's two columns */
+    float limit;           /* of the clamp */
 };
 
 static __device__ __forceinline__ struct dgrad_rows dgrad_rows_find(const struct epilogue *e) {
     int32_t thread = threadIdx.x % WARPGROUP_THREADS;
     int64_t gu_columns = 2 * e->v->a->schedule.shape.intermediate;
     struct dgrad_rows r;
+    r.limit = e->v->a->swiglu_clamp;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         r.row[i] = e->slot->task.tile_row * TILE_ROWS + e->group * 64 + thread / 32 * 16 + thread % 32 / 4 + 8 * i;
@@ -35,11 +38,13 @@ static __device__ __forceinline__ float bf16_high(uint32_t packed) { return __ui
 static __device__ __forceinline__ float sigmoid(float g) { return __fdividef(1.0f, 1.0f + __expf(-g)); }
 
 /* One element: adds to *ds, returns dG and dU. */
-static __device__ __forceinline__ void swiglu_backward(float dh, float g, float u, float weight, float *ds, float *dg, float *du) {
-    float s = sigmoid(g), gate = g * s, scaled = weight * dh;
-    *ds = fmaf(dh, gate * u, *ds);
-    *dg = scaled * u * (s + gate * (1.0f - s));
-    *du = scaled * gate;
+static __device__ __forceinline__ void swiglu_backward(float dh, float g, float u, float limit, float weight, float *ds, float *dg,
+                                                       float *du) {
+    float g_limited = clamp_gate(g, limit), u_limited = clamp_up(u, limit);
+    float s = sigmoid(g_limited), gate = g_limited * s, scaled = weight * dh;
+    *ds = fmaf(dh, gate * u_limited, *ds);
+    *dg = g > limit ? 0.0f : scaled * u_limited * (s + gate * (1.0f - s));
+    *du = fabsf(u) > limit ? 0.0f : scaled * gate;
 }
 
 /* dG and dU of columns 64 * quarter .., side by side: the layout of dgu_rows. */
@@ -54,8 +59,8 @@ template <int quarter> static __device__ __forceinline__ void stage_dgu(uint16_t
             const uint16_t *source = r->gu[i] + quarter * 2 * BOX_COLUMNS + 8 * j;
             uint32_t g = *(const uint32_t *)source, u = *(const uint32_t *)(source + BOX_COLUMNS);
             float dg[2], du[2];
-            swiglu_backward(dh[2 * i], bf16_low(g), bf16_low(u), r->weight[i], &ds[i], &dg[0], &du[0]);
-            swiglu_backward(dh[2 * i + 1], bf16_high(g), bf16_high(u), r->weight[i], &ds[i], &dg[1], &du[1]);
+            swiglu_backward(dh[2 * i], bf16_low(g), bf16_low(u), r->limit, r->weight[i], &ds[i], &dg[0], &du[0]);
+            swiglu_backward(dh[2 * i + 1], bf16_high(g), bf16_high(u), r->limit, r->weight[i], &ds[i], &dg[1], &du[1]);
             packed_g[i] = pack_bf16(dg[0], dg[1]);
             packed_u[i] = pack_bf16(du[0], du[1]);
         }
@@ -73,8 +78,8 @@ template <int half> static __device__ __forceinline__ void stage_scaled_h(uint16
         for (int i = 0; i < 2; i++) {
             const uint16_t *source = r->gu[i] + (2 * half + j / 8) * 2 * BOX_COLUMNS + j % 8 * 8;
             uint32_t g = *(const uint32_t *)source, u = *(const uint32_t *)(source + BOX_COLUMNS);
-            float low = bf16_low(g), high = bf16_high(g);
-            packed[i] = pack_bf16(r->weight[i] * (low * sigmoid(low) * bf16_low(u)), r->weight[i] * (high * sigmoid(high) * bf16_high(u)));
+            packed[i] = pack_bf16(r->weight[i] * swiglu(bf16_low(g), bf16_low(u), r->limit),
+                                  r->weight[i] * swiglu(bf16_high(g), bf16_high(u), r->limit));
         }
         stage_columns(staging, 8 * j, packed[0], packed[1]);
     }
@@ -125,9 +130,13 @@ static __device__ __forceinline__ void *wgrad_matrix(const struct cta_view *v, c
                                                      int32_t *columns) {
     const struct layer_shape *shape = &v->a->schedule.shape;
     const struct backward_rank *b = &v->b->ranks[v->rank];
-    void *matrix = slot->task.phase == PHASE_WGRAD_DOWN ? b->dw_down : slot->task.phase == PHASE_WGRAD_GATE ? b->dw_gate : b->dw_up;
+    bool shared = slot->expert < shape->shared_experts;
+    int32_t expert = shared ? slot->expert : slot->expert - shape->shared_experts;
+    void *down = shared ? b->d_shared_down : b->dw_down, *gate = shared ? b->d_shared_gate : b->dw_gate;
+    void *up = shared ? b->d_shared_up : b->dw_up;
+    void *matrix = slot->task.phase == PHASE_WGRAD_DOWN ? down : slot->task.phase == PHASE_WGRAD_GATE ? gate : up;
     *columns = slot->task.phase == PHASE_WGRAD_DOWN ? shape->intermediate : shape->hidden;
-    return (uint8_t *)matrix + (size_t)slot->expert * (size_t)shape->hidden * (size_t)shape->intermediate * element_bytes;
+    return (uint8_t *)matrix + (size_t)expert * (size_t)shape->hidden * (size_t)shape->intermediate * element_bytes;
 }
 
 /* Adds the tile to FP32 main gradients; one owner an element, so in a fixed order. Nothing is staged. */

@@ -23,20 +23,31 @@ static __device__ __forceinline__ uint32_t task_put(const struct cta_view *v, st
     return 1;
 }
 
-/* Operands of k block k of a forward tile: A rows of the x or h ring, B rows of the weights. */
+/* First token of a shared expert's tile. */
+static __device__ __forceinline__ int32_t shared_token(const struct cta_view *v, const struct task_slot *slot) {
+    return slot->task.tile_row * TILE_ROWS - slot->expert * (schedule_shared_rows(&v->a->schedule) / v->a->schedule.shape.shared_experts);
+}
+
+/* Operands of k block k of a forward tile: A rows of the x or h ring (of x itself for a shared expert), B rows of the weights. */
 static __device__ __forceinline__ void load_forward_block(const struct cta_view *v, const struct task_slot *slot, int32_t k,
                                                           struct operand_stage *stage, uint64_t *full) {
     const struct schedule *s = &v->a->schedule;
     int32_t a_row = schedule_ring_row(s, slot->task.tile_row * TILE_ROWS);
+    bool shared = slot->expert < s->shape.shared_experts;
+    int32_t expert = shared ? slot->expert : slot->expert - s->shape.shared_experts;
     if (slot->task.phase == PHASE_GATE_UP) {
-        int32_t b_row = slot->expert * s->shape.intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS;
-        tma_load_2d_shared(stage->a, &v->r->x_ring_map, k * K_BLOCK, a_row, full);
-        tma_load_2d_shared(stage->b, &v->r->w_gate_map, k * K_BLOCK, b_row, full);
-        tma_load_2d_shared(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, &v->r->w_up_map, k * K_BLOCK, b_row, full);
+        int32_t b_row = expert * s->shape.intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS;
+        if (shared)
+            tma_load_2d_shared(stage->a, &v->r->x_map, k * K_BLOCK, shared_token(v, slot), full);
+        else
+            tma_load_2d_shared(stage->a, &v->r->x_ring_map, k * K_BLOCK, a_row, full);
+        tma_load_2d_shared(stage->b, shared ? &v->r->shared_gate_map : &v->r->w_gate_map, k * K_BLOCK, b_row, full);
+        tma_load_2d_shared(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, shared ? &v->r->shared_up_map : &v->r->w_up_map, k * K_BLOCK,
+                           b_row, full);
     } else {
-        int32_t b_row = slot->expert * s->shape.hidden + slot->task.tile_column * DOWN_TILE_COLUMNS;
+        int32_t b_row = expert * s->shape.hidden + slot->task.tile_column * DOWN_TILE_COLUMNS;
         tma_load_2d_shared(stage->a, &v->r->h_ring_map, k * K_BLOCK, a_row, full);
-        tma_load_2d_shared(stage->b, &v->r->w_down_map, k * K_BLOCK, b_row, full);
+        tma_load_2d_shared(stage->b, shared ? &v->r->shared_down_map : &v->r->w_down_map, k * K_BLOCK, b_row, full);
     }
 }
 
@@ -53,39 +64,46 @@ template <int count> static __device__ __forceinline__ void load_boxes(uint16_t 
  *   replay         A x rows, B W_gate and W_up rows, both K-major over H
  *   dgrad down     A dY rows, K-major over H; B W_down [H, I], MN-major
  *   dgrad gate+up  A dGU rows, K-major over 2 I, where blocks of dG and dU alternate; B W_gate or W_up [I, H], MN-major
- *   wgrad          A and B rows of the expert, both MN-major, K over the rows: dY and s h; dG or dU, and x */
+ *   wgrad          A and B rows of the expert, both MN-major, K over the rows: dY and s h; dG or dU, and x
+ * A shared expert reads the rank's own x and dY, which have zeros past their last row for TMA. */
 static __device__ __forceinline__ void load_backward_block(const struct cta_view *v, const struct task_slot *slot, int32_t k,
                                                            struct operand_stage *stage, uint64_t *full) {
     const struct layer_shape *shape = &v->a->schedule.shape;
     const struct backward_rank *b = &v->b->ranks[v->rank];
-    int32_t tile_row = slot->task.tile_row, column = slot->task.tile_column * TILE_N;
-    int32_t row = tile_row * TILE_ROWS;
+    int32_t row = slot->task.tile_row * TILE_ROWS, column = slot->task.tile_column * TILE_N;
+    bool shared = slot->expert < shape->shared_experts;
+    int32_t expert = shared ? slot->expert : slot->expert - shape->shared_experts;
+    const CUtensorMap *x_map = shared ? &b->shared_x_map : &b->x_map, *dy_map = shared ? &b->shared_dy_map : &b->dy_map;
+    const CUtensorMap *gate_map = shared ? &b->shared_gate_map : &b->w_gate_map, *up_map = shared ? &b->shared_up_map : &b->w_up_map;
+    int32_t input_row = shared ? shared_token(v, slot) : row;
     switch (slot->task.phase) {
     case PHASE_REPLAY: {
-        int32_t weight_row = slot->expert * shape->intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS;
-        load_boxes<2>(stage->a, &b->x_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
-        load_boxes<2>(stage->b, &b->w_gate_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
-        load_boxes<2>(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, &b->w_up_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
+        int32_t weight_row = expert * shape->intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS;
+        load_boxes<2>(stage->a, x_map, k * K_BLOCK, input_row, 0, BOX_ROWS, full);
+        load_boxes<2>(stage->b, gate_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
+        load_boxes<2>(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, up_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
         break;
     }
     case PHASE_DGRAD_DOWN:
-        load_boxes<2>(stage->a, &b->dy_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
-        load_boxes<4>(stage->b, &b->w_down_map, column, slot->expert * shape->hidden + k * K_BLOCK, BOX_COLUMNS, 0, full);
+        load_boxes<2>(stage->a, dy_map, k * K_BLOCK, input_row, 0, BOX_ROWS, full);
+        load_boxes<4>(stage->b, shared ? &b->shared_down_map : &b->w_down_map, column, expert * shape->hidden + k * K_BLOCK, BOX_COLUMNS,
+                      0, full);
         break;
     case PHASE_DGRAD_GATE_UP:
         load_boxes<2>(stage->a, &b->dgu_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
-        load_boxes<4>(stage->b, k % 2 == 0 ? &b->w_gate_map : &b->w_up_map, column,
-                      slot->expert * shape->intermediate + k / 2 * K_BLOCK, BOX_COLUMNS, 0, full);
+        load_boxes<4>(stage->b, k % 2 == 0 ? gate_map : up_map, column, expert * shape->intermediate + k / 2 * K_BLOCK, BOX_COLUMNS, 0,
+                      full);
         break;
     default: {
         int32_t k_row = v->r->table->rows.expert_row_begin[slot->expert] + k * K_BLOCK;
+        int32_t k_input_row = shared ? k * K_BLOCK : k_row;
         if (slot->task.phase == PHASE_WGRAD_DOWN) {
-            load_boxes<2>(stage->a, &b->dy_map, row, k_row, BOX_COLUMNS, 0, full);
+            load_boxes<2>(stage->a, dy_map, row, k_input_row, BOX_COLUMNS, 0, full);
             load_boxes<4>(stage->b, &b->sh_map, column, k_row, BOX_COLUMNS, 0, full);
         } else {
             int32_t first = 2 * row + (slot->task.phase == PHASE_WGRAD_UP ? BOX_COLUMNS : 0);
             load_boxes<2>(stage->a, &b->dgu_map, first, k_row, 2 * BOX_COLUMNS, 0, full);
-            load_boxes<4>(stage->b, &b->x_map, column, k_row, BOX_COLUMNS, 0, full);
+            load_boxes<4>(stage->b, x_map, column, k_input_row, BOX_COLUMNS, 0, full);
         }
     }
     }

@@ -1,4 +1,4 @@
-/* Reduce role: out[t] = sum over j = 0..k-1 of weight[t, j] * combine[t * k + j], FP32, in that order, rounded to BF16; in the
+/* Reduce role: out[t] = sum over slots j of weight[t, j] * combine[t * slots + j], FP32, in that order, rounded to BF16; in the
  * backward pass, whose slots hold scaled gradients, without the weight. Dropped routes (expert id < 0 or out of range) have no
  * slot and contribute nothing; the gradient of their weight is 0. A token a warp, strided over the warps
  * of the rank that take part. Memory bound: k rows read, one written. */
@@ -30,15 +30,18 @@ static __device__ __forceinline__ void fma_bf16x2(float *low, float *high, uint3
     *high = fmaf(weight, __uint_as_float(packed & 0xffff0000u), *high);
 }
 
-/* Routes of token t that count, as a mask; lane j holds route j's weight. */
+/* Slots of token t that count, as a mask; lane j holds slot j's weight. */
 template <int pass>
 static __device__ __forceinline__ uint32_t reduce_routes(const struct cta_view *v, int32_t token, float *weight) {
     const struct layer_shape *shape = &v->a->schedule.shape;
-    int32_t j = threadIdx.x % 32u;
+    int32_t slot = threadIdx.x % 32u, j = slot - shape->shared_experts;
     int32_t experts = shape->experts_per_rank * shape->rank_count;
     bool valid = false;
     *weight = 0.0f;
-    if (j < shape->top_k) {
+    if (j < 0) {
+        valid = true;
+        *weight = 1.0f;
+    } else if (j < shape->top_k) {
         int32_t id = v->r->expert_ids[v->rank][token * shape->top_k + j];
         valid = id >= 0 && id < experts;
         if (pass == PASS_FORWARD)
@@ -55,11 +58,11 @@ static __device__ __forceinline__ void reduce_token(const struct cta_view *v, in
     int32_t lane_index = threadIdx.x % 32u;
     float weight;
     uint32_t routes = reduce_routes<pass>(v, token, &weight);
-    const uint16_t *slots = v->r->combine[v->rank] + (int64_t)token * shape->top_k * shape->hidden;
+    const uint16_t *slots = v->r->combine[v->rank] + (int64_t)token * schedule_slots(shape) * shape->hidden;
     uint16_t *output = v->r->output + (int64_t)token * shape->hidden;
     for (int32_t column = lane_index * 8; column < shape->hidden; column += 32 * 8) {
         float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-        for (int32_t first = 0; first < shape->top_k; first += 8) {
+        for (int32_t first = 0; first < schedule_slots(shape); first += 8) {
             uint4 rows[8];
 #pragma unroll
             for (int i = 0; i < 8; i++)

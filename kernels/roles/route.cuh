@@ -16,9 +16,9 @@
 
 struct route_shared {
     struct schedule_rows rows;
-    int32_t counts[SCHEDULE_EXPERTS_PER_RANK_MAX][SCHEDULE_RANKS_MAX];
-    int32_t base[SCHEDULE_EXPERTS_PER_RANK_MAX]; /* routes to the expert before the current position of the chunk */
-    int32_t warp_counts[CTA_WARPS][SCHEDULE_EXPERTS_PER_RANK_MAX];
+    int32_t counts[SCHEDULE_LOCAL_EXPERTS_MAX][SCHEDULE_RANKS_MAX];
+    int32_t base[SCHEDULE_LOCAL_EXPERTS_MAX]; /* routes to the expert before the current position of the chunk */
+    int32_t warp_counts[CTA_WARPS][SCHEDULE_LOCAL_EXPERTS_MAX];
     int32_t overflow, overflow_expert;
 };
 
@@ -41,8 +41,9 @@ static __device__ __forceinline__ struct route_chunk route_chunk_of(const struct
 
 /* Local expert of a route, -1: not of this rank. */
 static __device__ __forceinline__ int32_t route_expert(const struct cta_view *v, int32_t peer, int32_t route) {
-    int32_t local = v->r->expert_ids[peer][route] - v->rank * v->a->schedule.shape.experts_per_rank;
-    return local >= 0 && local < v->a->schedule.shape.experts_per_rank ? local : -1;
+    const struct layer_shape *shape = &v->a->schedule.shape;
+    int32_t own = v->r->expert_ids[peer][route] - v->rank * shape->experts_per_rank;
+    return own >= 0 && own < shape->experts_per_rank ? shape->shared_experts + own : -1;
 }
 
 /* Entry and finish of a rank: one thread tells every peer. The release at system scope also publishes what this thread
@@ -70,7 +71,7 @@ static __device__ __forceinline__ void route_count(const struct cta_view *v, str
     const struct layer_shape *shape = &v->a->schedule.shape;
     struct route_chunk chunk = route_chunk_of(v, v->cta);
     int32_t expert_count = shape->experts_per_rank * shape->rank_count;
-    for (int32_t e = threadIdx.x; e < shape->experts_per_rank; e += CTA_THREADS) shared->base[e] = 0;
+    for (int32_t e = threadIdx.x; e < schedule_local_experts(shape); e += CTA_THREADS) shared->base[e] = 0;
     __syncthreads();
     for (int32_t i = chunk.begin + (int32_t)threadIdx.x; i < chunk.end; i += CTA_THREADS) {
         int32_t local = route_expert(v, chunk.peer, i), id = v->r->expert_ids[chunk.peer][i];
@@ -81,8 +82,8 @@ static __device__ __forceinline__ void route_count(const struct cta_view *v, str
         }
     }
     __syncthreads();
-    int32_t *counts = v->r->chunk_counts + v->cta * SCHEDULE_EXPERTS_PER_RANK_MAX;
-    for (int32_t e = threadIdx.x; e < shape->experts_per_rank; e += CTA_THREADS) counts[e] = shared->base[e];
+    int32_t *counts = v->r->chunk_counts + v->cta * SCHEDULE_LOCAL_EXPERTS_MAX;
+    for (int32_t e = threadIdx.x; e < schedule_local_experts(shape); e += CTA_THREADS) counts[e] = shared->base[e];
 }
 
 /* Sums the chunks' counts: the table of the rank, and where this CTA's chunk begins in each expert. */
@@ -90,19 +91,20 @@ static __device__ __forceinline__ void route_sum(const struct cta_view *v, struc
     const struct layer_shape *shape = &v->a->schedule.shape;
     int32_t chunks = schedule_maximum(1, v->a->rank_ctas / shape->rank_count);
     struct route_chunk mine = route_chunk_of(v, v->cta);
-    for (int32_t i = threadIdx.x; i < shape->experts_per_rank * shape->rank_count; i += CTA_THREADS) {
+    for (int32_t i = threadIdx.x; i < schedule_local_experts(shape) * shape->rank_count; i += CTA_THREADS) {
         int32_t e = i / shape->rank_count, peer = i % shape->rank_count, sum = 0, before = 0;
         for (int32_t c = 0; c < chunks; c++) {
-            int32_t count = v->r->chunk_counts[(c * shape->rank_count + peer) * SCHEDULE_EXPERTS_PER_RANK_MAX + e];
+            int32_t count = v->r->chunk_counts[(c * shape->rank_count + peer) * SCHEDULE_LOCAL_EXPERTS_MAX + e];
             before += c < mine.index ? count : 0;
             sum += count;
         }
+        if (e < shape->shared_experts) sum = peer == v->rank ? shape->tokens : 0;
         shared->counts[e][peer] = sum;
         if (peer == mine.peer) shared->base[e] = before;
     }
-    for (int32_t i = threadIdx.x; i < CTA_WARPS * SCHEDULE_EXPERTS_PER_RANK_MAX; i += CTA_THREADS) (&shared->warp_counts[0][0])[i] = 0;
+    for (int32_t i = threadIdx.x; i < CTA_WARPS * SCHEDULE_LOCAL_EXPERTS_MAX; i += CTA_THREADS) (&shared->warp_counts[0][0])[i] = 0;
     __syncthreads();
-    for (int32_t e = threadIdx.x; e < shape->experts_per_rank; e += CTA_THREADS) {
+    for (int32_t e = threadIdx.x; e < schedule_local_experts(shape); e += CTA_THREADS) {
         int32_t sum = 0;
         for (int32_t peer = 0; peer < shape->rank_count; peer++) sum += shared->counts[e][peer];
         shared->rows.expert_rows[e] = sum;
@@ -131,11 +133,11 @@ static __device__ __forceinline__ void route_place_chunk(const struct cta_view *
             int32_t row = shared->rows.expert_row_begin[expert] +
                           schedule_row_in_expert(shared->counts[expert], shape->rank_count, chunk.peer, ordinal);
             v->r->row_peer[row] = chunk.peer;
-            v->r->row_route[row] = route;
+            v->r->row_route[row] = route / shape->top_k * schedule_slots(shape) + shape->shared_experts + route % shape->top_k;
             if (v->r->row_weight != NULL) v->r->row_weight[row] = v->r->weights[chunk.peer][route];
         }
         __syncthreads();
-        for (int32_t e = threadIdx.x; e < shape->experts_per_rank; e += CTA_THREADS) {
+        for (int32_t e = threadIdx.x; e < schedule_local_experts(shape); e += CTA_THREADS) {
             for (int32_t w = 0; w < CTA_WARPS; w++) {
                 shared->base[e] += shared->warp_counts[w][e];
                 shared->warp_counts[w][e] = 0;
@@ -145,8 +147,20 @@ static __device__ __forceinline__ void route_place_chunk(const struct cta_view *
     }
 }
 
+/* Rows of the shared experts: the rank's tokens in order. */
+static __device__ __forceinline__ void route_place_shared(const struct cta_view *v, const struct route_shared *shared) {
+    const struct layer_shape *shape = &v->a->schedule.shape;
+    int32_t stride = v->a->rank_ctas * CTA_THREADS;
+    for (int32_t i = v->cta * CTA_THREADS + (int32_t)threadIdx.x; i < shape->shared_experts * shape->tokens; i += stride) {
+        int32_t e = i / shape->tokens, token = i % shape->tokens, row = shared->rows.expert_row_begin[e] + token;
+        v->r->row_peer[row] = v->rank;
+        v->r->row_route[row] = token * schedule_slots(shape) + e;
+        if (v->r->row_weight != NULL) v->r->row_weight[row] = 1.0f;
+    }
+}
+
 static __device__ __forceinline__ void route_place_padding(const struct cta_view *v, const struct route_shared *shared) {
-    for (int32_t e = v->cta; e < v->a->schedule.shape.experts_per_rank; e += v->a->rank_ctas) {
+    for (int32_t e = v->cta; e < schedule_local_experts(&v->a->schedule.shape); e += v->a->rank_ctas) {
         int32_t begin = shared->rows.expert_row_begin[e], end = shared->rows.expert_row_begin[e + 1];
         for (int32_t row = begin + shared->rows.expert_rows[e] + (int32_t)threadIdx.x; row < end; row += CTA_THREADS) {
             v->r->row_peer[row] = -1;
@@ -161,7 +175,7 @@ static __device__ __forceinline__ void route_place_padding(const struct cta_view
 static __device__ __forceinline__ void route_publish(const struct cta_view *v, const struct route_shared *shared) {
     const struct layer_shape *shape = &v->a->schedule.shape;
     struct layer_control *control = v->r->control[v->rank];
-    for (int32_t i = threadIdx.x; i < SCHEDULE_EXPERTS_PER_RANK_MAX * shape->rank_count; i += CTA_THREADS)
+    for (int32_t i = threadIdx.x; i < SCHEDULE_LOCAL_EXPERTS_MAX * shape->rank_count; i += CTA_THREADS)
         v->r->table->counts[i / shape->rank_count][i % shape->rank_count] = shared->counts[i / shape->rank_count][i % shape->rank_count];
     if (threadIdx.x != 0) return;
     v->r->table->rows = shared->rows;
@@ -190,6 +204,7 @@ static __device__ __forceinline__ uint32_t entry_role(struct cta_view *v, struct
     route_sum(v, shared);
     v->total_rows = shared->overflow ? 0 : schedule_total_rows(&v->a->schedule, &shared->rows);
     if (!shared->overflow) {
+        route_place_shared(v, shared);
         route_place_padding(v, shared);
         route_place_chunk(v, shared);
     }

@@ -104,9 +104,11 @@ static __device__ __forceinline__ void store_weight_gradients(const struct cta_v
         int32_t row = slot->task.tile_row * TILE_ROWS + group * STORE_ROWS + i * 32 + (int32_t)(threadIdx.x % 32u);
         int32_t peer = v->r->row_peer[row];
         if (peer < 0) continue;
+        int32_t slots = schedule_slots(&v->a->schedule.shape), slot_index = v->r->row_route[row] % slots - v->a->schedule.shape.shared_experts;
+        if (slot_index < 0) continue; /* shared experts have no router weight */
         float sum = 0.0f;
         for (int32_t c = 0; c < columns; c++) sum += b->ds_partial[(int64_t)row * columns + c];
-        b->d_weights[peer][v->r->row_route[row]] = sum;
+        b->d_weights[peer][v->r->row_route[row] / slots * v->a->schedule.shape.top_k + slot_index] = sum;
     }
 }
 

@@ -83,7 +83,7 @@ def small(library):
         layer.close()
 
 
-GRADIENTS = ("dx", "d_weights", "dw_gate", "dw_up", "dw_down")
+GRADIENTS = ("dx", "d_weights", "dw_gate", "dw_up", "dw_down", "shared dw_gate", "shared dw_up", "shared dw_down")
 
 
 def check_backward(library, name, problem, repeats=2, expected=None, **knobs):
@@ -130,6 +130,12 @@ def backward(library):
         check_backward(library, f"backward comm_sms {comm} minibatch {minibatch} lag {lag} combine {combine}", problem, expected=first,
                        comm_sms=comm, minibatch_rows=minibatch, ring_rows=2 * minibatch, lag=lag, combine_ring=combine)
     check_backward(library, "backward FP32 main gradients", problem, accumulate=1)
+    for shared, clamp, tokens in ((1, 0.0, 700), (2, 0.0, 64), (0, 0.5, 300), (1, 0.5, 130)):
+        name = f"{shared} shared experts, clamp {clamp}, {tokens} tokens"
+        problem = mok.Problem(2, 4, tokens, 768, 512, 4, backward=True, shared=shared, clamp=clamp, dropped=0.1)
+        check_problem(library, f"forward {name}", problem, repeats=2)
+        check_backward(library, f"backward {name}", problem)
+        check_backward(library, f"backward {name}, replayed, one launch", problem, saved_rows=-1, one_launch=1)
 
 
 def graph(library):

@@ -3,6 +3,7 @@
 Used by tests/gpu/correctness.py and tests/gpu/bench.py on a machine with a GPU and PyTorch. Inputs are random; outputs are
 poisoned with NaN by forward() before each pass."""
 import ctypes
+import itertools
 import os
 import pathlib
 
@@ -23,8 +24,10 @@ class Error(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t)] + [
+        (name, ctypes.c_int32) for name in "ranks experts_per_rank tokens hidden intermediate top_k shared_experts".split()
+    ] + [("swiglu_clamp", ctypes.c_float)] + [
         (name, ctypes.c_int32)
-        for name in ("ranks experts_per_rank tokens hidden intermediate top_k rank_ctas comm_sms minibatch_rows ring_rows lag "
+        for name in ("rank_ctas comm_sms minibatch_rows ring_rows lag "
                      "combine_ring saved_rows capacity_rows backward accumulate one_launch").split()
     ] + [("wait_limit_ns", ctypes.c_int64), ("delay_seed", ctypes.c_uint32), ("delay_limit_ns", ctypes.c_uint32)]
 
@@ -45,7 +48,7 @@ class Problem:
     """Random weights, inputs and routes of all ranks. experts: model's full count, folded onto the experts present."""
 
     def __init__(self, ranks, experts_per_rank, tokens, hidden, intermediate, top_k, experts=None, routing="uniform", seed=1,
-                 dropped=0.0, backward=False):
+                 dropped=0.0, backward=False, shared=0, clamp=0.0):
         generator = torch.Generator(device="cuda").manual_seed(seed)
 
         def normal(*shape, deviation=1.0):
@@ -57,10 +60,13 @@ class Problem:
             return values
 
         self.shape = (ranks, experts_per_rank, tokens, hidden, intermediate, top_k)
+        self.shared, self.clamp = shared, clamp
         self.x = [normal(tokens, hidden) for _ in range(ranks)]
         self.w_gate = [normal(experts_per_rank, intermediate, hidden, deviation=hidden**-0.5) for _ in range(ranks)]
         self.w_up = [normal(experts_per_rank, intermediate, hidden, deviation=hidden**-0.5) for _ in range(ranks)]
         self.w_down = [normal(experts_per_rank, hidden, intermediate, deviation=intermediate**-0.5) for _ in range(ranks)]
+        self.shared_weights = [[normal(shared, intermediate, hidden, deviation=hidden**-0.5), normal(shared, intermediate, hidden, deviation=hidden**-0.5),
+                                normal(shared, hidden, intermediate, deviation=intermediate**-0.5)] for _ in range(ranks if shared else 0)]
         self.output = [torch.empty_like(x) for x in self.x]
         self.dy = [normal(tokens, hidden) for _ in range(ranks)] if backward else None
         experts = experts or max(16, ranks * experts_per_rank)
@@ -76,12 +82,21 @@ class Problem:
         experts, hidden, intermediate, top_k, per_rank = MODELS[name]
         return cls(ranks, per_rank, tokens, hidden, intermediate, top_k, experts=experts, **rest)
 
+    def activation(self, gate, up):
+        if self.clamp > 0:
+            gate, up = gate.clamp(max=self.clamp), up.clamp(-self.clamp, self.clamp)
+        return torch.nn.functional.silu(gate) * up
+
     def reference(self):
         """Float64, no rounding inside; independent of the layer's order. List of [tokens, hidden]."""
         ranks, per_rank, tokens, hidden, _, top_k = self.shape
         x, ids = torch.cat(self.x), torch.cat(self.ids)
         weights = torch.cat(self.weights).double()
         out = torch.zeros(ranks * tokens, hidden, dtype=torch.float64, device="cuda")
+        for rank, s in itertools.product(range(ranks), range(self.shared)):
+            gate, up, down = (w[s].double() for w in self.shared_weights[rank])
+            rows = self.x[rank].double()
+            out[rank * tokens:(rank + 1) * tokens] += self.activation(rows @ gate.T, rows @ up.T) @ down.T
         for expert in range(ranks * per_rank):
             rank, local = divmod(expert, per_rank)
             token, slot = (ids == expert).nonzero(as_tuple=True)
@@ -90,35 +105,48 @@ class Problem:
             rows = x[token].double()
             gate = rows @ self.w_gate[rank][local].double().T
             up = rows @ self.w_up[rank][local].double().T
-            y = (torch.nn.functional.silu(gate) * up) @ self.w_down[rank][local].double().T
+            y = self.activation(gate, up) @ self.w_down[rank][local].double().T
             out.index_add_(0, token, y * weights[token, slot][:, None])
         return list(out.split(tokens))
 
     def backward_reference(self):
-        """Float64 gradients of sum(output * dy): (dx, d_weights, dw_gate, dw_up, dw_down), lists over ranks. d_weights of
-        dropped routes are 0."""
-        ranks, per_rank, tokens, hidden, intermediate, top_k = self.shape
+        """Float64 gradients of sum(output * dy): (dx, d_weights, dw_gate, dw_up, dw_down, and these three of the shared experts),
+        lists over ranks. d_weights of dropped routes are 0."""
+        ranks, per_rank, tokens, hidden, _, top_k = self.shape
         x, dy, ids = torch.cat(self.x), torch.cat(self.dy).double(), torch.cat(self.ids)
         weights = torch.cat(self.weights).double()
         dx = torch.zeros(ranks * tokens, hidden, dtype=torch.float64, device="cuda")
         d_weights = torch.zeros(ranks * tokens, top_k, dtype=torch.float64, device="cuda")
-        matrices = ([], [], [])
-        for expert in range(ranks * per_rank):
-            rank, local = divmod(expert, per_rank)
-            token, slot = (ids == expert).nonzero(as_tuple=True)
-            w_gate, w_up, w_down = (w[rank][local].double() for w in (self.w_gate, self.w_up, self.w_down))
-            rows, d_rows, s = x[token].double(), dy[token], weights[token, slot][:, None]
+
+        def expert_gradients(token, s, w_gate, w_up, w_down):
+            rows, d_rows = x[token].double(), dy[token]
             gate, up = rows @ w_gate.T, rows @ w_up.T
+            limit = self.clamp if self.clamp > 0 else float("inf")
+            gate_in, up_in = gate <= limit, up.abs() <= limit
+            gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
             sigma = torch.sigmoid(gate)
             h = gate * sigma * up
             dh = d_rows @ w_down
-            d_weights[token, slot] = (dh * h).sum(1)
-            d_gate = s * dh * up * sigma * (1 + gate * (1 - sigma))
-            d_up = s * dh * gate * sigma
+            d_gate = s * dh * up * sigma * (1 + gate * (1 - sigma)) * gate_in
+            d_up = s * dh * gate * sigma * up_in
             dx.index_add_(0, token, d_gate @ w_gate + d_up @ w_up)
-            for matrix, value in zip(matrices, (d_gate.T @ rows, d_up.T @ rows, d_rows.T @ (s * h))):
+            return (dh * h).sum(1), (d_gate.T @ rows, d_up.T @ rows, d_rows.T @ (s * h))
+
+        matrices, shared = ([], [], []), ([], [], [])
+        for expert in range(ranks * per_rank):
+            rank, local = divmod(expert, per_rank)
+            token, slot = (ids == expert).nonzero(as_tuple=True)
+            d_weights[token, slot], values = expert_gradients(token, weights[token, slot][:, None],
+                                                              *(w[rank][local].double() for w in (self.w_gate, self.w_up, self.w_down)))
+            for matrix, value in zip(matrices, values):
                 matrix.append(value)
-        stacked = [[torch.stack(m[r * per_rank:(r + 1) * per_rank]) for r in range(ranks)] for m in matrices]
+        for rank, s in itertools.product(range(ranks), range(self.shared)):
+            token = torch.arange(rank * tokens, (rank + 1) * tokens, device="cuda")
+            _, values = expert_gradients(token, 1.0, *(w[s].double() for w in self.shared_weights[rank]))
+            for matrix, value in zip(shared, values):
+                matrix.append(value)
+        stacked = [[torch.stack(m[r * n:(r + 1) * n]) for r in range(ranks)]
+                   for group, n in ((matrices, per_rank), (shared, self.shared)) if n for m in group]
         return list(dx.split(tokens)), list(d_weights.split(tokens)), *stacked
 
     def unfused(self):
@@ -170,6 +198,7 @@ class Layer:
         library.mok_options_init(ctypes.byref(options))
         for name, value in zip("ranks experts_per_rank tokens hidden intermediate top_k".split(), problem.shape):
             setattr(options, name, value)
+        options.shared_experts, options.swiglu_clamp = problem.shared, problem.clamp
         for name, value in knobs.items():
             setattr(options, name, value)
         self.call("mok_layer_create", ctypes.byref(options), ctypes.byref(self.handle))
@@ -177,8 +206,20 @@ class Layer:
             pointers = [t.data_ptr() for t in (problem.x[rank], problem.ids[rank], problem.weights[rank], problem.w_gate[rank],
                                                problem.w_up[rank], problem.w_down[rank], problem.output[rank])]
             self.call("mok_layer_bind", self.handle, ctypes.c_int32(rank), *map(ctypes.c_void_p, pointers))
+        self.gradients = []
         if knobs.get("backward"):
             self.bind_backward(torch.float32 if knobs.get("accumulate") else torch.bfloat16)
+        if problem.shared:
+            self.bind_shared(torch.float32 if knobs.get("accumulate") else torch.bfloat16)
+
+    def bind_shared(self, gradient_type):
+        backward = bool(self.gradients)
+        shared = [[torch.zeros(w[i].shape, dtype=gradient_type, device="cuda") for w in self.problem.shared_weights] for i in range(3)]
+        if backward:
+            self.gradients += shared
+        for rank, weights in enumerate(self.problem.shared_weights):
+            pointers = [w.data_ptr() for w in weights] + [m[rank].data_ptr() if backward else None for m in shared]
+            self.call("mok_layer_bind_shared", self.handle, ctypes.c_int32(rank), *map(ctypes.c_void_p, pointers))
 
     def bind_backward(self, gradient_type):
         """Gradients, poisoned; main gradients start at 0 and are added to."""
