@@ -247,14 +247,41 @@ static const char *describe_exposed(struct analysis *analysis) {
                        text_share(exposed->value).bytes, name, text_share(most).bytes);
 }
 
+/* Edge that owns most of a role's waiting, or NULL. Rows are ordered by total, so the sums are nearly so. */
+static const char *largest_wait_of_role(const struct analysis *analysis, int32_t role) {
+    int64_t most = 0;
+    const char *name = NULL;
+    for (int32_t e = 0; e < analysis->trace->edge_count; e++) {
+        int64_t sum = 0;
+        for (int32_t i = 0; i < analysis->waits.count; i++)
+            if (analysis->waits.rows[i].role == role && analysis->waits.rows[i].owner == e) sum += analysis->waits.rows[i].total_ns;
+        if (sum <= most) continue;
+        most = sum;
+        name = analysis->trace->edges[e].name;
+    }
+    return name;
+}
+
 static const char *describe_communication(struct analysis *analysis) {
-    double busy = value_of(analysis, "lanes.partition", LANES_COMMUNICATION, "communicate");
-    double wait = value_of(analysis, "lanes.partition", LANES_COMMUNICATION, "wait");
-    const struct figure *largest = largest_wait(analysis, LANES_COMMUNICATION);
-    if (analysis->lane_ns[LANES_COMMUNICATION] == 0) return NULL;
-    return arena_print(&analysis->arena, "Communication lanes move data %s of the time and wait %s%s%s%s", text_share(busy).bytes,
-                       text_share(wait).bytes, largest != NULL ? " (most on " : "", largest != NULL ? edge_of(largest) : "",
-                       largest != NULL ? ")" : "");
+    const struct partition_group *group = &analysis->partition.groups[PARTITION_ROLE];
+    const char *text = NULL;
+    for (int32_t i = 0; i < group->count; i++) {
+        const struct partition_row *row = &group->rows[i];
+        const struct trace_role *role = &analysis->trace->roles[row->role];
+        if (role->role_class != TRACE_ROLE_COMMUNICATE || row->lane_ns == 0) continue;
+        const char *edge = largest_wait_of_role(analysis, row->role);
+        text = arena_print(&analysis->arena, "%s %s lanes move data %s of the time%s%s%s%s%s", text != NULL ? text : "Of communication,",
+                           role->name, text_share((double)row->ns[STATE_COMMUNICATE] / (double)row->lane_ns).bytes,
+                           edge != NULL ? " and wait " : "",
+                           edge != NULL ? text_share((double)row->ns[STATE_WAIT] / (double)row->lane_ns).bytes : "",
+                           edge != NULL ? " (most on " : "", edge != NULL ? edge : "", edge != NULL ? ")" : "");
+        text = text != NULL ? arena_print(&analysis->arena, "%s;", text) : NULL;
+        if (text == NULL) return NULL;
+    }
+    if (text == NULL) return NULL;
+    char *cut = arena_copy(&analysis->arena, text);
+    if (cut != NULL) cut[strlen(cut) - 1] = '\0'; /* the last semicolon */
+    return cut;
 }
 
 int analysis_verdict(struct analysis *analysis, const char *sentences[VERDICT_COUNT]) {

@@ -22,6 +22,13 @@ static struct text value_text(const struct figure *figure, double value) {
     return text_value(value, figure->definition->unit, is_number(figure));
 }
 
+/* "A to B", or nothing where both read the same. */
+static void print_range(const struct figure *figure, double low, double high, char *text, size_t size) {
+    struct text a = value_text(figure, low), b = value_text(figure, high);
+    text[0] = '\0';
+    if (strcmp(a.bytes, b.bytes) != 0) snprintf(text, size, "%s to %s", a.bytes, b.bytes);
+}
+
 /* --- headline -------------------------------------------------------------------------------------------------------- */
 
 static void write_run(const struct out *out, const struct trace *trace) {
@@ -49,10 +56,11 @@ static void write_headline(const struct out *out, struct analysis *analysis) {
     for (int i = 0; i < HEADLINE_COUNT; i++) {
         if (figures[i] == NULL) continue;
         const struct figure *f = figures[i];
+        char spread[80];
         fprintf(out->file, "  %s%14s%s  %-24s %s", out->colour ? "\033[1m" : "", value_text(f, f->value).bytes,
                 out->colour ? "\033[0m" : "", f->definition->id, f->definition->title);
-        if (f->iterations > 1 && f->p5 != f->p95)
-            fprintf(out->file, " (%s to %s over %d)", value_text(f, f->p5).bytes, value_text(f, f->p95).bytes, f->iterations);
+        print_range(f, f->p5, f->p95, spread, sizeof spread);
+        if (spread[0] != '\0') fprintf(out->file, " (%s over %d iterations)", spread, f->iterations);
         fprintf(out->file, "\n");
     }
 }
@@ -167,7 +175,7 @@ static void write_waits(const struct out *out, const struct analysis *analysis) 
     if (count > WAIT_LINES_SHOWN) fprintf(out->file, "  and %d more: --json\n", count - WAIT_LINES_SHOWN);
 }
 
-/* Every other figure, rank by rank where there are several. */
+/* Figures that the tables above hold already. */
 static bool in_tables(const struct figure *figure) {
     static const char *const ids[] = {"lanes.partition", "lanes.stalled", "wait.by_edge"};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
@@ -175,22 +183,40 @@ static bool in_tables(const struct figure *figure) {
     return false;
 }
 
-static void write_figures(const struct out *out, const struct analysis *analysis) {
-    heading(out, "Figures (--definitions explains them)");
-    fprintf(out->file, "  %-24s %-22s %14s   %-25s %s\n", "figure", "scope", "value", "p5 to p95", "with clock error");
-    for (int32_t i = 0; i < analysis->figures.count; i++) {
-        const struct figure *f = &analysis->figures.rows[i];
-        char spread[80] = "";
-        if (in_tables(f)) continue;
-        bool again = i > 0 && analysis->figures.rows[i - 1].definition == f->definition;
-        if (f->iterations > 1 && f->p5 != f->p95)
-            snprintf(spread, sizeof spread, "%s to %s", value_text(f, f->p5).bytes, value_text(f, f->p95).bytes);
-        bool bounded = f->low != f->value || f->high != f->value;
-        fprintf(out->file, "  %-24s %-22s %14s", again ? "" : f->definition->id, f->scope, value_text(f, f->value).bytes);
-        if (spread[0] != '\0' || (bounded && !isnan(f->value))) fprintf(out->file, "   %-25s", spread);
-        if (bounded && !isnan(f->value)) fprintf(out->file, " %s to %s", value_text(f, f->low).bytes, value_text(f, f->high).bytes);
-        fprintf(out->file, "\n");
+/* Lowest and highest rank of a figure whose row for all ranks is rows[i]; empty if there are not two ranks. */
+static void print_ranks(const struct figures *figures, int32_t i, char *text, size_t size) {
+    const struct figure *low = NULL, *high = NULL;
+    for (int32_t k = i + 1; k < figures->count && figures->rows[k].definition == figures->rows[i].definition; k++) {
+        const struct figure *f = &figures->rows[k];
+        if (strncmp(f->scope, "rank ", 5) != 0 || isnan(f->value)) continue;
+        if (low == NULL || f->value < low->value) low = f;
+        if (high == NULL || f->value > high->value) high = f;
     }
+    text[0] = '\0';
+    if (low == high || value_text(low, low->value).bytes[0] == '\0') return;
+    snprintf(text, size, "%s (rank %s) to %s (rank %s)", value_text(low, low->value).bytes, low->scope + 5, value_text(high, high->value).bytes,
+             high->scope + 5);
+}
+
+static void write_figure(const struct out *out, const struct figures *figures, int32_t i) {
+    const struct figure *f = &figures->rows[i];
+    char spread[80], bounds[80], ranks[120] = "", line[400];
+    print_range(f, f->p5, f->p95, spread, sizeof spread);
+    print_range(f, f->low, f->high, bounds, sizeof bounds);
+    if (strcmp(f->scope, "all") == 0) print_ranks(figures, i, ranks, sizeof ranks);
+    int length = snprintf(line, sizeof line, "  %-24s %-14s %14s   %-24s %-24s %s", f->definition->id, f->scope, value_text(f, f->value).bytes,
+                          spread, bounds, ranks);
+    while (length > 0 && line[length - 1] == ' ') length--;
+    fprintf(out->file, "%.*s\n", length, line);
+}
+
+/* Single ranks stand in JSON and in the report; the terminal shows the lowest and the highest. */
+static void write_figures(const struct out *out, const struct analysis *analysis) {
+    const struct figures *figures = &analysis->figures;
+    heading(out, "Figures (--definitions explains them; every rank: --json)");
+    fprintf(out->file, "  %-24s %-14s %14s   %-24s %-24s %s\n", "figure", "scope", "value", "p5 to p95", "with clock error", "ranks");
+    for (int32_t i = 0; i < figures->count; i++)
+        if (!in_tables(&figures->rows[i]) && strncmp(figures->rows[i].scope, "rank ", 5) != 0) write_figure(out, figures, i);
 }
 
 void analysis_text_write(FILE *file, struct analysis *analysis, bool colour) {

@@ -30,6 +30,7 @@ static void look_at_records(const struct lane_view *view, int64_t end_ns, struct
 
 struct lane_sums lane_sums_of(const struct lane_view *view, const struct lane_segment *segments, size_t count, int64_t end_ns,
                               double ns_per_tick) {
+    int64_t stalled_ns[STATE_COUNT] = {0};
     struct lane_sums sums = {.first_compute_ns = TRACE_TIME_NONE, .work_end_ns = TRACE_TIME_NONE};
     for (size_t i = 0; i < count; i++) {
         const struct lane_segment *segment = &segments[i];
@@ -39,11 +40,11 @@ struct lane_sums lane_sums_of(const struct lane_view *view, const struct lane_se
         sums.work_end_ns = to;
         if (segment->state == STATE_COMPUTE && sums.first_compute_ns == TRACE_TIME_NONE) sums.first_compute_ns = segment->begin_ns;
         if (view->spans[segment->record].begin_ns == segment->begin_ns)
-            sums.stalled_ns += stall_of(view, segment->record, ns_per_tick);
+            stalled_ns[segment->state] += stall_of(view, segment->record, ns_per_tick);
     }
     if (count > 0) sums.window_ns = end_ns - segments[0].begin_ns;
-    int64_t work_ns = sums.ns[STATE_COMPUTE] + sums.ns[STATE_COMMUNICATE];
-    if (sums.stalled_ns > work_ns) sums.stalled_ns = work_ns;
+    for (int state = 0; state < STATE_COUNT; state++)
+        sums.stalled_ns += stalled_ns[state] < sums.ns[state] ? stalled_ns[state] : sums.ns[state];
     look_at_records(view, end_ns, &sums);
     return sums;
 }

@@ -16,7 +16,8 @@ struct lane_sums {
 };
 
 /* Sums of a lane's partition of a window that ends at end_ns. segments [count] as lane_sweep made them from view.
- * A span's stall is counted once, where the span begins, and never more than the span's length. Containers that end past the
+ * A span's stall is counted once, where the span begins, and never more than the span's
+ * length, nor in sum than the state's time. Containers that end past the
  * window are clipped. O(segments + records). */
 struct lane_sums lane_sums_of(const struct lane_view *view, const struct lane_segment *segments, size_t count,
                               int64_t end_ns, double ns_per_tick);
