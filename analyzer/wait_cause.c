@@ -21,6 +21,9 @@ struct place {
 struct cause {
     const struct trace *trace;
     const struct cause_lane *lanes;
+    wait_cause_visit *visit;
+    void *context;
+    int32_t asked_lane, asked_edge; /* the wait whose owners are being found */
     struct place *places; /* [lane_count] */
     int32_t *place_of;    /* [lane_count] position in places */
     int32_t lane_count;
@@ -115,27 +118,7 @@ static int32_t find_producer(const struct cause *c, int32_t lane, int32_t edge, 
     return best;
 }
 
-/* --- owners of one wait ---------------------------------------------------------------------------------------------- */
-
-struct owner_part {
-    int32_t owner;
-    int64_t ns;
-};
-
-struct owners {
-    struct owner_part parts[OWNERS_OF_A_WAIT];
-    int32_t count;
-};
-
-/* More owners than places: the last place takes the rest, so that the sum stays right. */
-static void add_part(struct owners *owners, int32_t owner, int64_t ns) {
-    int32_t i = 0;
-    if (ns <= 0) return;
-    while (i < owners->count && owners->parts[i].owner != owner) i++;
-    if (i == OWNERS_OF_A_WAIT) i--;
-    if (i == owners->count) owners->parts[owners->count++] = (struct owner_part){owner, 0};
-    owners->parts[i].ns += ns;
-}
+/* --- following ------------------------------------------------------------------------------------------------------- */
 
 /* Roles on the way from the lane asked about to here. */
 struct way {
@@ -149,13 +132,16 @@ static bool on_way(const struct way *way, int32_t role) {
     return way->count == DEPTH_MAXIMUM;
 }
 
-static void follow(const struct cause *c, int32_t lane, int32_t edge, int64_t begin_ns, int64_t end_ns, struct way *way,
-                   struct owners *owners) {
+static void own(const struct cause *c, int32_t owner, int64_t begin_ns, int64_t end_ns) {
+    c->visit(c->context, c->asked_lane, c->asked_edge, owner, begin_ns, end_ns);
+}
+
+static void follow(const struct cause *c, int32_t lane, int32_t edge, int64_t begin_ns, int64_t end_ns, struct way *way) {
     int32_t producer = -1;
     if (edge >= 0 && c->trace->edges[edge].scope == TRACE_SCOPE_CTA && !on_way(way, c->trace->edges[edge].producer))
         producer = find_producer(c, lane, edge, begin_ns, end_ns);
     if (producer < 0) {
-        add_part(owners, edge, end_ns - begin_ns);
+        own(c, edge, begin_ns, end_ns);
         return;
     }
     const struct cause_lane *p = &c->lanes[producer];
@@ -165,9 +151,9 @@ static void follow(const struct cause *c, int32_t lane, int32_t edge, int64_t be
         int64_t to = segment_end(c, p, i) < end_ns ? segment_end(c, p, i) : end_ns;
         if (to <= from) continue;
         if (p->segments[i].state == STATE_WAIT && p->segments[i].edge >= 0)
-            follow(c, producer, p->segments[i].edge, from, to, way, owners);
+            follow(c, producer, p->segments[i].edge, from, to, way);
         else
-            add_part(owners, edge, to - from);
+            own(c, edge, from, to);
     }
     way->count--;
 }
@@ -190,48 +176,66 @@ static struct wait_row *find_row(struct wait_table *table, const struct wait_row
     return &table->rows[table->count++];
 }
 
-static int flush(struct wait_table *table, const struct trace_lane *lane, int32_t edge, const struct owners *owners,
-                 struct error *error) {
-    for (int32_t i = 0; i < owners->count; i++) {
-        struct wait_row key = {lane->rank, lane->role, edge, owners->parts[i].owner, 0, 0, 0};
-        struct wait_row *row = find_row(table, &key);
-        if (row == NULL) return error_set(error, ERROR_FAILURE, "out of memory for the waits");
-        row->total_ns += owners->parts[i].ns;
+/* --- summing one wait ------------------------------------------------------------------------------------------------ */
+
+struct owner_part {
+    int32_t owner;
+    int64_t ns;
+};
+
+struct owners {
+    struct owner_part parts[OWNERS_OF_A_WAIT];
+    int32_t count;
+};
+
+/* More owners than places: the last place takes the rest, so that the sum stays right. */
+static void add_part(struct owners *owners, int32_t owner, int64_t ns) {
+    int32_t i = 0;
+    if (ns <= 0) return;
+    while (i < owners->count && owners->parts[i].owner != owner) i++;
+    if (i == OWNERS_OF_A_WAIT) i--;
+    if (i == owners->count) owners->parts[owners->count++] = (struct owner_part){owner, 0};
+    owners->parts[i].ns += ns;
+}
+
+/* Gathers the parts of a wait; a wait's pieces follow each other. */
+struct summing {
+    const struct cause_lane *lanes;
+    struct wait_table *table;
+    struct owners owners; /* of the wait being summed */
+    int32_t lane, edge;
+    uint32_t record;
+    int64_t owned_ns;
+    struct error *error;
+    int status;
+};
+
+static void flush(struct summing *s) {
+    for (int32_t i = 0; i < s->owners.count && !s->status; i++) {
+        const struct trace_lane *lane = s->lanes[s->lane].lane;
+        struct wait_row key = {lane->rank, lane->role, s->edge, s->owners.parts[i].owner, 0, 0, 0};
+        struct wait_row *row = find_row(s->table, &key);
+        if (row == NULL) {
+            s->status = error_set(s->error, ERROR_FAILURE, "out of memory for the waits");
+            return;
+        }
+        row->total_ns += s->owners.parts[i].ns;
         row->count++;
-        if (owners->parts[i].ns > row->max_ns) row->max_ns = owners->parts[i].ns;
+        if (s->owners.parts[i].ns > row->max_ns) row->max_ns = s->owners.parts[i].ns;
     }
-    return 0;
+    s->owners.count = 0;
 }
 
 /* Pieces of one wait (spans may be nested in it) count as one. */
-static int add_lane(const struct cause *c, int32_t lane, struct wait_table *table, struct error *error) {
-    const struct cause_lane *l = &c->lanes[lane];
-    struct owners owners = {.count = 0};
-    int64_t waited = 0, owned = 0, pending = -1;
-    int32_t edge = -1;
-    int status = 0;
-    for (size_t i = 0; i < l->count && !status; i++) {
-        const struct lane_segment *segment = &l->segments[i];
-        if (segment->state != STATE_WAIT) continue;
-        if (segment->record != pending) {
-            status = flush(table, l->lane, edge, &owners, error);
-            owners.count = 0;
-            pending = segment->record;
-            edge = segment->edge;
-        }
-        struct way way = {{l->lane->role}, 1};
-        int64_t before = 0, after = 0;
-        for (int32_t k = 0; k < owners.count; k++) before += owners.parts[k].ns;
-        follow(c, lane, edge, segment->begin_ns, segment_end(c, l, i), &way, &owners);
-        for (int32_t k = 0; k < owners.count; k++) after += owners.parts[k].ns;
-        waited += segment_end(c, l, i) - segment->begin_ns;
-        owned += after - before;
-    }
-    if (!status) status = flush(table, l->lane, edge, &owners, error);
-    if (status || waited == owned) return status;
-    error_set(error, ERROR_FAILURE, "internal error: owners have %lld of %lld ns of a lane's waits", (long long)owned,
-              (long long)waited);
-    return error_hint(error, "please report it with the trace");
+static void sum_piece(void *context, int32_t lane, int32_t edge, int32_t owner, int64_t begin_ns, int64_t end_ns) {
+    struct summing *s = context;
+    uint32_t record = s->lanes[lane].segments[find_segment(&s->lanes[lane], begin_ns)].record;
+    if (lane != s->lane || record != s->record) flush(s);
+    s->lane = lane;
+    s->edge = edge;
+    s->record = record;
+    s->owned_ns += end_ns - begin_ns;
+    add_part(&s->owners, owner, end_ns - begin_ns);
 }
 
 int wait_table_merge(struct wait_table *table, const struct wait_table *other, struct error *error) {
@@ -247,15 +251,47 @@ int wait_table_merge(struct wait_table *table, const struct wait_table *other, s
     return 0;
 }
 
+int wait_cause_walk(const struct trace *trace, const struct cause_lane *lanes, int32_t lane_count, int64_t end_ns,
+                    struct arena *arena, wait_cause_visit *visit, void *context, struct error *error) {
+    struct cause c = {.trace = trace, .lanes = lanes, .visit = visit, .context = context, .lane_count = lane_count, .end_ns = end_ns};
+    if (make_places(&c, arena)) return error_set(error, ERROR_FAILURE, "out of memory");
+    for (int32_t lane = 0; lane < lane_count; lane++) {
+        for (size_t i = 0; i < lanes[lane].count; i++) {
+            const struct lane_segment *segment = &lanes[lane].segments[i];
+            if (segment->state != STATE_WAIT) continue;
+            struct way way = {{lanes[lane].lane->role}, 1};
+            c.asked_lane = lane;
+            c.asked_edge = segment->edge;
+            follow(&c, lane, segment->edge, segment->begin_ns, segment_end(&c, &lanes[lane], i), &way);
+        }
+    }
+    return 0;
+}
+
+static int64_t all_waits(const struct cause_lane *lanes, int32_t lane_count, int64_t end_ns) {
+    int64_t sum = 0;
+    for (int32_t lane = 0; lane < lane_count; lane++)
+        for (size_t i = 0; i < lanes[lane].count; i++)
+            if (lanes[lane].segments[i].state == STATE_WAIT)
+                sum += (i + 1 < lanes[lane].count ? lanes[lane].segments[i + 1].begin_ns : end_ns) - lanes[lane].segments[i].begin_ns;
+    return sum;
+}
+
 int wait_cause_add(const struct trace *trace, const struct cause_lane *lanes, int32_t lane_count, int64_t end_ns,
                    struct arena *arena, struct wait_table *table, struct error *error) {
-    struct cause c = {trace, lanes, NULL, NULL, lane_count, end_ns};
-    struct wait_table own = {0}; /* a rank's rows are few, so that searching them for each wait is quick */
-    if (make_places(&c, arena)) return error_set(error, ERROR_FAILURE, "out of memory");
-    int status = 0;
-    for (int32_t i = 0; i < lane_count && !status; i++) status = add_lane(&c, i, &own, error);
-    if (!status) status = wait_table_merge(table, &own, error);
-    wait_table_release(&own);
+    struct wait_table own_rows = {0}; /* a rank's rows are few, so that searching them for each wait is quick */
+    struct summing s = {.lanes = lanes, .table = &own_rows, .lane = -1, .error = error};
+    int status = wait_cause_walk(trace, lanes, lane_count, end_ns, arena, sum_piece, &s, error);
+    flush(&s);
+    if (!status) status = s.status;
+    int64_t waited_ns_all = all_waits(lanes, lane_count, end_ns);
+    if (!status && s.owned_ns != waited_ns_all) {
+        status = error_set(error, ERROR_FAILURE, "internal error: owners have %lld of %lld ns of a rank's waits", (long long)s.owned_ns,
+                           (long long)waited_ns_all);
+        error_hint(error, "please report it with the trace");
+    }
+    if (!status) status = wait_table_merge(table, &own_rows, error);
+    wait_table_release(&own_rows);
     return status;
 }
 

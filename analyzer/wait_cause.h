@@ -34,6 +34,9 @@ struct wait_row {
     int64_t max_ns; /* largest such part */
 };
 
+/* A piece of a wait with one owner: lane (position among the lanes given), edge waited on, owner edge. */
+typedef void wait_cause_visit(void *context, int32_t lane, int32_t edge, int32_t owner, int64_t begin_ns, int64_t end_ns);
+
 struct wait_table {
     struct wait_row *rows; /* owned by the table; wait_table_release */
     int32_t count, capacity;
@@ -45,10 +48,15 @@ void wait_table_release(struct wait_table *table);
 int wait_table_merge(struct wait_table *table, const struct wait_table *other, struct error *error);
 
 /* Adds the waits of all lanes of one rank in one launch. lanes [lane_count] ordered by role, cta, warp; all partition the
- * window that ends at end_ns. Invariant, checked: per lane the owners' parts sum to its time in state wait.
+ * window that ends at end_ns. Invariant, checked: the owners' parts sum to the lanes' time in state wait.
  * O(lanes log lanes + waits * (log segments + pieces)). Errors: out of memory; invariant broken (a bug). */
 int wait_cause_add(const struct trace *trace, const struct cause_lane *lanes, int32_t lane_count, int64_t end_ns,
                    struct arena *arena, struct wait_table *table, struct error *error);
+
+/* Calls visit for every piece of every wait of the lanes, lane by lane, in order of time; pieces cover the waits exactly.
+ * For pictures; the same walk as wait_cause_add. */
+int wait_cause_walk(const struct trace *trace, const struct cause_lane *lanes, int32_t lane_count, int64_t end_ns,
+                    struct arena *arena, wait_cause_visit *visit, void *context, struct error *error);
 
 /* Orders rows by total, largest first, ties by rank, role, edge, owner. */
 void wait_table_order(struct wait_table *table);
