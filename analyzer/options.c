@@ -80,13 +80,17 @@ static int store_value(const struct option_row *row, const char *text, void *val
         *(const char **)(void *)target = text;
     } else if (row->kind == OPTION_REAL) {
         double value = strtod(text, &end);
-        if (end == text || *end != '\0' || errno != 0)
-            return error_set(error, ERROR_USAGE, "value '%s' of option '--%s' is not a number", text, row->name);
+        if (end == text || *end != '\0' || errno != 0) {
+            error_set(error, ERROR_USAGE, "value '%s' of option '--%s' is not a number", text, row->name);
+            return error_hint(error, "--%s %s: %s", row->name, row->value, row->help);
+        }
         *(double *)(void *)target = value;
     } else {
         long long value = strtoll(text, &end, 10);
-        if (end == text || *end != '\0' || errno != 0)
-            return error_set(error, ERROR_USAGE, "value '%s' of option '--%s' is not a whole number", text, row->name);
+        if (end == text || *end != '\0' || errno != 0) {
+            error_set(error, ERROR_USAGE, "value '%s' of option '--%s' is not a whole number", text, row->name);
+            return error_hint(error, "--%s %s: %s", row->name, row->value, row->help);
+        }
         if ((row->minimum != 0 || row->maximum != 0) && (value < row->minimum || value > row->maximum)) {
             error_set(error, ERROR_USAGE, "value '%s' of option '--%s' is out of range", text, row->name);
             return error_hint(error, "allowed: %lld to %lld", (long long)row->minimum, (long long)row->maximum);

@@ -1,0 +1,1 @@
+mokscope anlyze trace.db
