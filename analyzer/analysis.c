@@ -169,6 +169,7 @@ int analysis_run(const struct trace *trace, const struct iteration_choice *choic
             status = run_iteration(analysis, &analysis->iterations.rows[i], slot++, &sweep, error);
     if (!status) status = partition_finish(&analysis->partition, error);
     if (!status) status = figures_finish(&analysis->figures, error);
+    if (!status) status = wait_table_over_ranks(&analysis->waits, &analysis->waits_all_ranks, error);
     if (status) goto cleanup;
     wait_table_order(&analysis->waits);
     note_iterations(analysis);
@@ -181,6 +182,7 @@ cleanup:
 
 void analysis_release(struct analysis *analysis) {
     wait_table_release(&analysis->waits);
+    wait_table_release(&analysis->waits_all_ranks);
     arena_release(&analysis->arena);
     *analysis = (struct analysis){0};
 }
@@ -247,14 +249,16 @@ static const char *describe_exposed(struct analysis *analysis) {
                        text_share(exposed->value).bytes, name, text_share(most).bytes);
 }
 
-/* Edge that owns most of a role's waiting, or NULL. Rows are ordered by total, so the sums are nearly so. */
+/* Edge that owns most of a role's waiting, or NULL. */
 static const char *largest_wait_of_role(const struct analysis *analysis, int32_t role) {
     int64_t most = 0;
     const char *name = NULL;
     for (int32_t e = 0; e < analysis->trace->edge_count; e++) {
         int64_t sum = 0;
-        for (int32_t i = 0; i < analysis->waits.count; i++)
-            if (analysis->waits.rows[i].role == role && analysis->waits.rows[i].owner == e) sum += analysis->waits.rows[i].total_ns;
+        for (int32_t i = 0; i < analysis->waits_all_ranks.count; i++) {
+            const struct wait_row *row = &analysis->waits_all_ranks.rows[i];
+            if (row->role == role && row->owner == e) sum += row->total_ns;
+        }
         if (sum <= most) continue;
         most = sum;
         name = analysis->trace->edges[e].name;

@@ -21,7 +21,8 @@ struct analysis {
     struct iterations iterations;
     struct figures figures;
     struct partition partition;
-    struct wait_table waits;
+    struct wait_table waits;           /* a row a rank */
+    struct wait_table waits_all_ranks; /* the same, rank -1 */
     bool *carries;              /* [edge_count] edge_carry_find */
     int64_t lane_ns[LANES_CLASS_COUNT]; /* lane time of the used iterations */
     int64_t clock_error_ns;     /* bound for two lanes of one GPU, at least CLOCK_STEP_RESIDUAL_NS */

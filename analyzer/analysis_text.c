@@ -114,35 +114,7 @@ static void write_sms(const struct out *out, const struct analysis *analysis) {
                 text_share(lowest).bytes, low->sm, text_share(highest).bytes, high->sm);
 }
 
-/* Rows over all ranks. */
-struct wait_line {
-    int32_t role, edge, owner;
-    int64_t total_ns, count, max_ns;
-};
-
-enum { WAIT_LINES_MAXIMUM = 256, WAIT_LINES_SHOWN = 24 };
-
-static int32_t sum_waits(const struct analysis *analysis, struct wait_line *lines) {
-    int32_t count = 0;
-    for (int32_t i = 0; i < analysis->waits.count; i++) {
-        const struct wait_row *row = &analysis->waits.rows[i];
-        int32_t at = 0;
-        while (at < count && (lines[at].role != row->role || lines[at].edge != row->edge || lines[at].owner != row->owner)) at++;
-        if (at == WAIT_LINES_MAXIMUM) continue;
-        if (at == count) lines[count++] = (struct wait_line){row->role, row->edge, row->owner, 0, 0, 0};
-        lines[at].total_ns += row->total_ns;
-        lines[at].count += row->count;
-        if (row->max_ns > lines[at].max_ns) lines[at].max_ns = row->max_ns;
-    }
-    /* Rows come largest first a rank; sums may be out of that order. */
-    for (int32_t i = 1; i < count; i++) {
-        struct wait_line line = lines[i];
-        int32_t j = i;
-        for (; j > 0 && lines[j - 1].total_ns < line.total_ns; j--) lines[j] = lines[j - 1];
-        lines[j] = line;
-    }
-    return count;
-}
+enum { WAITS_SHOWN = 24 };
 
 static int64_t role_time(const struct analysis *analysis, int32_t role) {
     const struct partition_group *group = &analysis->partition.groups[PARTITION_ROLE];
@@ -151,28 +123,28 @@ static int64_t role_time(const struct analysis *analysis, int32_t role) {
     return 0;
 }
 
-static void write_waits(const struct out *out, const struct analysis *analysis) {
-    struct wait_line lines[WAIT_LINES_MAXIMUM];
+static void write_wait(const struct out *out, const struct analysis *analysis, const struct wait_row *row) {
     const struct trace *trace = analysis->trace;
-    int32_t count = sum_waits(analysis, lines);
+    int64_t time_ns = role_time(analysis, row->role);
+    const char *edge = row->edge >= 0 ? trace->edges[row->edge].name : "?";
+    const char *owner = row->owner == row->edge ? "itself" : row->owner >= 0 ? trace->edges[row->owner].name : "?";
+    const char *kind = "";
+    if (row->owner >= 0 && analysis->carries[row->owner]) kind = "  communication";
+    if (row->owner >= 0 && trace->edges[row->owner].slot_reuse) kind = "  slot reuse";
+    fprintf(out->file, "  %-10s %-15s %-15s %12s %9s %10s %10s%s\n", trace->roles[row->role].name, edge, owner,
+            text_share(time_ns > 0 ? (double)row->total_ns / (double)time_ns : NAN).bytes, text_count(row->count).bytes,
+            text_duration((double)row->total_ns / (double)row->count).bytes, text_duration((double)row->max_ns).bytes, kind);
+}
+
+static void write_waits(const struct out *out, const struct analysis *analysis) {
+    const struct wait_table *waits = &analysis->waits_all_ranks;
     heading(out, "Waits by edge (wait.by_edge; each nanosecond has one owner)");
-    if (count == 0) fprintf(out->file, "  none recorded\n");
-    if (count > 0)
+    if (waits->count == 0)
+        fprintf(out->file, "  none recorded\n");
+    else
         fprintf(out->file, "  %-10s %-15s %-15s %12s %9s %10s %10s\n", "role", "waits on", "owned by", "of its time", "waits", "mean", "longest");
-    for (int32_t i = 0; i < count && i < WAIT_LINES_SHOWN; i++) {
-        const struct wait_line *line = &lines[i];
-        int64_t time_ns = role_time(analysis, line->role);
-        const char *edge = line->edge >= 0 ? trace->edges[line->edge].name : "?";
-        const char *owner = line->owner >= 0 ? trace->edges[line->owner].name : "?";
-        fprintf(out->file, "  %-10s %-15s %-15s %12s %9s %10s %10s%s\n", trace->roles[line->role].name, edge,
-                line->owner == line->edge ? "itself" : owner,
-                text_share(time_ns > 0 ? (double)line->total_ns / (double)time_ns : NAN).bytes, text_count(line->count).bytes,
-                text_duration((double)line->total_ns / (double)line->count).bytes, text_duration((double)line->max_ns).bytes,
-                line->owner >= 0 && analysis->carries[line->owner]        ? "  communication"
-                : line->owner >= 0 && trace->edges[line->owner].slot_reuse ? "  slot reuse"
-                                                                           : "");
-    }
-    if (count > WAIT_LINES_SHOWN) fprintf(out->file, "  and %d more: --json\n", count - WAIT_LINES_SHOWN);
+    for (int32_t i = 0; i < waits->count && i < WAITS_SHOWN; i++) write_wait(out, analysis, &waits->rows[i]);
+    if (waits->count > WAITS_SHOWN) fprintf(out->file, "  and %d more: --json\n", waits->count - WAITS_SHOWN);
 }
 
 /* Figures that the tables above hold already. */

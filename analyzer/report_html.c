@@ -191,10 +191,10 @@ static void write_partition(const struct page *p) {
 
 enum { WAITS_SHOWN = 60 };
 
-static int64_t rank_role_time(const struct analysis *analysis, int32_t rank, int32_t role) {
-    const struct partition_group *group = &analysis->partition.groups[PARTITION_RANK_ROLE];
+static int64_t role_time(const struct analysis *analysis, int32_t role) {
+    const struct partition_group *group = &analysis->partition.groups[PARTITION_ROLE];
     for (int32_t i = 0; i < group->count; i++)
-        if (group->rows[i].rank == rank && group->rows[i].role == role) return group->rows[i].lane_ns;
+        if (group->rows[i].role == role) return group->rows[i].lane_ns;
     return 0;
 }
 
@@ -215,15 +215,16 @@ static void put_edge(const struct page *p, int32_t edge) {
 
 static void write_waits(const struct page *p) {
     const struct analysis *analysis = p->analysis;
+    const struct wait_table *waits = &analysis->waits_all_ranks;
     fputs("<h2 id=\"waits\">", p->stream);
     put_id(p, definition_find("wait.by_edge"), "Waits by edge");
     fputs("</h2>\n<p>Each nanosecond of waiting has one owner: the edge waited on, or, for edges inside a CTA, what their producer was itself waiting "
-          "for at that moment. Largest first.</p>\n<div class=\"wide\"><table>\n<tr><th>rank<th>role<th>waits on<th>owned by<th class=\"n\">of its lanes' time"
+          "for at that moment. Over all ranks, largest first.</p>\n<div class=\"wide\"><table>\n<tr><th>role<th>waits on<th>owned by<th class=\"n\">of its lanes' time"
           "<th class=\"n\">waits<th class=\"n\">mean<th class=\"n\">longest<th>kind\n", p->stream);
-    for (int32_t i = 0; i < analysis->waits.count && i < WAITS_SHOWN; i++) {
-        const struct wait_row *row = &analysis->waits.rows[i];
-        int64_t time_ns = rank_role_time(analysis, row->rank, row->role);
-        fprintf(p->stream, "<tr><td class=\"n\">%d<td>", row->rank);
+    for (int32_t i = 0; i < waits->count && i < WAITS_SHOWN; i++) {
+        const struct wait_row *row = &waits->rows[i];
+        int64_t time_ns = role_time(analysis, row->role);
+        fputs("<tr><td>", p->stream);
         put(p, analysis->trace->roles[row->role].name);
         fputs("<td>", p->stream);
         put_edge(p, row->edge);
@@ -237,9 +238,9 @@ static void write_waits(const struct page *p) {
                                                                                         : "");
     }
     fputs("</table></div>\n", p->stream);
-    if (analysis->waits.count == 0) fputs("<p>No wait was recorded.</p>\n", p->stream);
-    if (analysis->waits.count > WAITS_SHOWN)
-        fprintf(p->stream, "<p><small>and %d smaller rows: <code>mokscope analyze --json</code></small></p>\n", analysis->waits.count - WAITS_SHOWN);
+    if (waits->count == 0) fputs("<p>No wait was recorded.</p>\n", p->stream);
+    if (waits->count > WAITS_SHOWN)
+        fprintf(p->stream, "<p><small>and %d smaller rows: <code>mokscope analyze --json</code></small></p>\n", waits->count - WAITS_SHOWN);
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------------- */

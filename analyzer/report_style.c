@@ -25,7 +25,7 @@ const char report_style[] =
     ".wide{overflow-x:auto}.note{border-left:3px solid var(--comm);padding-left:.7rem}\n"
     "dl.run{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.5rem 0}dl.run dt{color:var(--soft)}"
     "dl.run dd{margin:0;overflow-wrap:anywhere}\n"
-    ".legend{font-size:.88em}.legend span{margin-right:1.1rem;white-space:nowrap}.legend i{display:inline-block;width:.85em;height:.85em;"
+    ".legend,.tools{max-width:none}.legend{font-size:.88em}.legend span{margin-right:1.1rem;white-space:nowrap}.legend i{display:inline-block;width:.85em;height:.85em;"
     "margin-right:.35em;vertical-align:-.05em;border-radius:2px}\n"
     ".b0{background:var(--compute)}.b1{background:var(--comm)}.b2{background:var(--exposed)}.b3{background:var(--wait)}"
     ".b4{background:var(--overhead)}.b5{background:var(--unknown)}.b6{background:var(--idle)}\n"

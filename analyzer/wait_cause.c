@@ -307,3 +307,15 @@ static int by_total(const void *a, const void *b) {
 void wait_table_order(struct wait_table *table) {
     if (table->count > 0) qsort(table->rows, (size_t)table->count, sizeof *table->rows, by_total);
 }
+
+int wait_table_over_ranks(const struct wait_table *table, struct wait_table *out, struct error *error) {
+    for (int32_t i = 0; i < table->count; i++) {
+        struct wait_row row = table->rows[i];
+        struct wait_table one = {&row, 1, 1};
+        row.rank = -1;
+        int status = wait_table_merge(out, &one, error);
+        if (status) return status;
+    }
+    wait_table_order(out);
+    return 0;
+}

@@ -58,6 +58,9 @@ int wait_cause_add(const struct trace *trace, const struct cause_lane *lanes, in
 int wait_cause_walk(const struct trace *trace, const struct cause_lane *lanes, int32_t lane_count, int64_t end_ns,
                     struct arena *arena, wait_cause_visit *visit, void *context, struct error *error);
 
+/* Rows of all ranks added up, rank -1, ordered by total. out is empty before. Errors: out of memory. */
+int wait_table_over_ranks(const struct wait_table *table, struct wait_table *out, struct error *error);
+
 /* Orders rows by total, largest first, ties by rank, role, edge, owner. */
 void wait_table_order(struct wait_table *table);
 
