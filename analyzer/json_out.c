@@ -30,7 +30,7 @@ static void check(struct json_out *json, yajl_gen_status status) {
     if (status != yajl_gen_status_ok && status != yajl_gen_generation_complete) json->failed = true;
 }
 
-/* yajl refuses text that is no UTF-8 only when asked; text_write_json repairs it, so such text goes through it. */
+/* yajl escapes, but passes on what is no UTF-8: such text is repaired first. */
 static void put_text(struct json_out *json, const char *text) {
     char *copy = NULL;
     size_t size = 0;
@@ -45,9 +45,11 @@ static void put_text(struct json_out *json, const char *text) {
         json->failed = true;
         return;
     }
-    text_write_json(memory, text);
-    fclose(memory);
-    check(json, yajl_gen_number(json->generator, copy, size)); /* written as it is, quotes included */
+    text_write_utf8(memory, text);
+    if (fclose(memory) == 0)
+        check(json, yajl_gen_string(json->generator, (const unsigned char *)copy, size));
+    else
+        json->failed = true;
     free(copy);
 }
 

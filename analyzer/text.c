@@ -128,6 +128,17 @@ void text_write_json(FILE *file, const char *text) {
     fputc('"', file);
 }
 
+void text_write_utf8(FILE *file, const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
+        int length = utf8_length(at);
+        if (length == 0)
+            fputs("\xef\xbf\xbd", file);
+        else
+            fwrite(at, 1, (size_t)length, file);
+        at += length == 0 ? 1 : length;
+    }
+}
+
 bool text_colour_wanted(FILE *file) {
     const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
     if (no_colour != NULL && no_colour[0] != '\0') return false;

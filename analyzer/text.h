@@ -31,6 +31,9 @@ void text_write_html(FILE *file, const char *text);
 /* Writes text as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD. */
 void text_write_json(FILE *file, const char *text);
 
+/* Writes text with bytes that are no UTF-8 as U+FFFD. */
+void text_write_utf8(FILE *file, const char *text);
+
 /* May stdout be coloured: a terminal, NO_COLOR not set, TERM not dumb. */
 bool text_colour_wanted(FILE *file);
 
