@@ -176,7 +176,7 @@ static void write_figure(const struct out *out, const struct figures *figures, i
     print_range(f, f->p5, f->p95, spread, sizeof spread);
     print_range(f, f->low, f->high, bounds, sizeof bounds);
     if (strcmp(f->scope, "all") == 0) print_ranks(figures, i, ranks, sizeof ranks);
-    int length = snprintf(line, sizeof line, "  %-24s %-14s %14s   %-24s %-24s %s", f->definition->id, f->scope, value_text(f, f->value).bytes,
+    int length = snprintf(line, sizeof line, "  %-24s %-14s %14s   %-30s %-22s %s", f->definition->id, f->scope, value_text(f, f->value).bytes,
                           spread, bounds, ranks);
     while (length > 0 && line[length - 1] == ' ') length--;
     fprintf(out->file, "%.*s\n", length, line);
@@ -186,7 +186,7 @@ static void write_figure(const struct out *out, const struct figures *figures, i
 static void write_figures(const struct out *out, const struct analysis *analysis) {
     const struct figures *figures = &analysis->figures;
     heading(out, "Figures (--definitions explains them; every rank: --json)");
-    fprintf(out->file, "  %-24s %-14s %14s   %-24s %-24s %s\n", "figure", "scope", "value", "p5 to p95", "with clock error", "ranks");
+    fprintf(out->file, "  %-24s %-14s %14s   %-30s %-22s %s\n", "figure", "scope", "value", "p5 to p95", "with clock error", "ranks");
     for (int32_t i = 0; i < figures->count; i++)
         if (!in_tables(&figures->rows[i]) && strncmp(figures->rows[i].scope, "rank ", 5) != 0) write_figure(out, figures, i);
 }

@@ -1,7 +1,7 @@
 /* Time and memory of reading and analysing a trace of a given size. Makes a synthetic one unless it is given one.
  * usage: analyze [records [path]]     writes about so many records to path, then reads and analyses it
  *        analyze - path               reads and analyses path
- *        analyze make records path    only writes
+ *        analyze make records path    only writes; records 0: the small one of tests/data
  * Prints one line a step. Not a test. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +29,13 @@ static double peak_mib(void) {
 }
 
 static int make(const char *path, double records) {
-    struct synthetic_options options = {4, 2, 5, 100, 1};
+    struct synthetic_options options = {132, 4, 2, 5, 100, 1};
+    static const struct synthetic_options small = {8, 2, 1, 4, 4, 1};
     double tasks = records / RECORDS_A_TASK / COMPUTE_CTAS;
     if (tasks > 2500) options.iterations = (int32_t)(tasks / 500);
     options.tasks = (int32_t)(tasks / options.iterations);
     if (options.tasks < 3) options.tasks = 3, options.iterations = 1;
+    if (records == 0) options = small;
     double begin = seconds();
     int64_t count = synthetic_trace_write(path, &options);
     if (count < 0) return 1;

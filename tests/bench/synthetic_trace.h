@@ -16,10 +16,10 @@
 
 #include "../../probes/host/trace_write.h"
 
-enum { SYNTHETIC_SMS = 132, SYNTHETIC_WARPS = 12, SYNTHETIC_MINIBATCHES = 16, SYNTHETIC_RING = 1 << 16 };
+enum { SYNTHETIC_WARPS = 12, SYNTHETIC_MINIBATCHES = 16, SYNTHETIC_RING = 1 << 16 };
 
 struct synthetic_options {
-    int32_t ranks, comm_sms, iterations;
+    int32_t sms, ranks, comm_sms, iterations;
     int32_t tasks; /* of a compute CTA in an iteration */
     uint64_t seed;
 };
@@ -169,7 +169,7 @@ static inline void synthetic_comm_cta(struct synthetic *s, int32_t rank, int32_t
 }
 
 static inline void synthetic_iteration(struct synthetic *s, int32_t module_id, int32_t iteration, struct synthetic_task *tasks) {
-    int32_t per_rank = SYNTHETIC_SMS / s->options.ranks;
+    int32_t per_rank = s->options.sms / s->options.ranks;
     double length = 4000.0 * s->options.tasks + 60000;
     int64_t base = 1790000000000000000 % 1000000000000 + (int64_t)(iteration * 1.4 * length);
     for (int32_t rank = 0; rank < s->options.ranks && !s->status; rank++) {
@@ -188,13 +188,13 @@ static inline void synthetic_iteration(struct synthetic *s, int32_t module_id, i
 }
 
 static inline void synthetic_describe(struct synthetic *s) {
-    static const char *const attributes[][4] = {{"shape", "ranks", "4", ""}, {"shape", "tokens", "512", "tokens a rank"}, {"shape", "hidden", "6144", "columns"},
+    static const char *const attributes[][4] = {{"shape", "tokens", "512", "tokens a rank"}, {"shape", "hidden", "6144", "columns"},
                                                 {"shape", "intermediate", "2048", "columns"}, {"shape", "top_k", "8", ""}, {"shape", "experts_per_rank", "4", ""},
-                                                {"knob", "comm_sms", "2", "CTAs"}, {"note", "origin", "synthetic timing, made by a benchmark", ""}};
+                                                {"note", "origin", "synthetic timing, made by a benchmark", ""}};
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0] && !s->status; i++)
         s->status = trace_write_attribute(s->writer, attributes[i][0], attributes[i][1], attributes[i][2], attributes[i][3], &s->error);
     for (int32_t rank = 0; rank < s->options.ranks; rank++) {
-        for (int32_t i = 0; i < s->options.tasks * 31 && !s->status; i++) {
+        for (int32_t i = 0; i < s->options.tasks * (s->options.sms / s->options.ranks - s->options.comm_sms) && !s->status; i++) {
             bool down = i % 3 == 2;
             struct mokscope_task_row row = {rank, i, down ? "down" : "gate+up", i / 400, rank * 4 + i / 16 % 4, i / 16, i % 16, 110, 18,
                                             down ? 2LL * 110 * 256 * 2048 : 4LL * 110 * 128 * 6144, 0};
@@ -212,7 +212,7 @@ static inline int64_t synthetic_trace_write(const char *path, const struct synth
     struct synthetic *s = calloc(1, sizeof *s);
     struct synthetic_task *tasks = calloc((size_t)options->tasks + 1, sizeof *tasks);
     struct trace_run run = {"executor", NULL, NULL, "synthetic trace", ""};
-    struct trace_device device = {0, "synthetic GPU", SYNTHETIC_SMS, 2000000, 32, 0};
+    struct trace_device device = {0, "synthetic GPU", options->sms, 2000000, 32, 0};
     int32_t module_id = 0;
     if (s == NULL || tasks == NULL || (s->ring = malloc(SYNTHETIC_RING * sizeof *s->ring)) == NULL) return -1;
     s->options = *options;

@@ -304,7 +304,8 @@ static void flipped_bytes(void **state) {
     (void)state;
     struct trace_build b;
     static char whole[1 << 20], copy[1 << 20];
-    uint64_t random = 88172645463325252u;
+    int rounds = getenv("MOKSCOPE_ROUNDS") != NULL ? atoi(getenv("MOKSCOPE_ROUNDS")) : 400;
+    uint64_t random = 88172645463325252u + (uint64_t)rounds;
     char path[300];
     build_small(&b);
     build_close(&b);
@@ -312,7 +313,7 @@ static void flipped_bytes(void **state) {
     FILE *input = fopen(b.path, "rb");
     size_t size = fread(whole, 1, sizeof whole, input);
     fclose(input);
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < rounds; round++) {
         struct trace_file file;
         struct trace trace;
         struct error error;

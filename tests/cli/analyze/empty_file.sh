@@ -1,0 +1,1 @@
+: > empty.db; mokscope analyze empty.db

@@ -1,0 +1,1 @@
+mokscope analyze --json missing.db

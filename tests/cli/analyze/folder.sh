@@ -1,0 +1,1 @@
+mkdir here; mokscope analyze here

@@ -1,0 +1,2 @@
+echo hello world > notes.txt
+mokscope analyze notes.txt

@@ -1,0 +1,1 @@
+mokscope analyze --jsno trace.db

@@ -1,0 +1,3 @@
+[ -w /dev/full ] || { echo 'no /dev/full'; exit 77; }
+gunzip -c "$MOKSCOPE_ROOT/tests/data/synthetic_v1.db.gz" > trace.db
+mokscope export trace.db -o - > /dev/full

@@ -1,0 +1,1 @@
+: > empty.db; mokscope export empty.db

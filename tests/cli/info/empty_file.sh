@@ -1,0 +1,1 @@
+: > empty.db; mokscope info empty.db

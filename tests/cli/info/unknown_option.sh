@@ -1,0 +1,1 @@
+mokscope info --jsno trace.db

@@ -1,0 +1,1 @@
+: > empty.db; mokscope report empty.db

@@ -1,0 +1,1 @@
+mkdir here; mokscope report here

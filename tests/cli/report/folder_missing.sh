@@ -1,0 +1,4 @@
+gunzip -c "$MOKSCOPE_ROOT/tests/data/synthetic_v1.db.gz" > trace.db
+mokscope report trace.db -o none/there.out
+echo "exit $?"
+ls

@@ -1,0 +1,1 @@
+mokscope report missing.db
