@@ -46,8 +46,8 @@ static int64_t reading_width(const struct clock_reading *reading) {
 
 void clock_fit_readings(const struct clock_reading *readings, int32_t count, struct clock_offset *offset) {
     *offset = (struct clock_offset){0, 0, 0.0, 0, 0, 0};
-    const struct clock_reading *first = NULL, *last = NULL;
-    int64_t narrowest = INT64_MAX;
+    const struct clock_reading *first = NULL;
+    int64_t narrowest = INT64_MAX, earliest = INT64_MAX, latest = INT64_MIN;
     for (int32_t i = 0; i < count; i++)
         if (reading_width(&readings[i]) >= 0 && reading_width(&readings[i]) < narrowest)
             narrowest = reading_width(&readings[i]);
@@ -64,7 +64,8 @@ void clock_fit_readings(const struct clock_reading *readings, int32_t count, str
             first = &readings[i];
             base_offset = first->host_before_ns + width / 2 - first->device_ns;
         }
-        if (last == NULL || readings[i].device_ns > last->device_ns) last = &readings[i];
+        if (readings[i].device_ns < earliest) earliest = readings[i].device_ns;
+        if (readings[i].device_ns > latest) latest = readings[i].device_ns;
         double weight = 1.0 / ((double)(width + 1) * (double)(width + 1));
         weights += weight;
         mean_x += weight * (double)(readings[i].device_ns - first->device_ns);
@@ -84,7 +85,7 @@ void clock_fit_readings(const struct clock_reading *readings, int32_t count, str
         xx += weight * x * x;
         xy += weight * x * y;
     }
-    if (offset->readings >= 3 && last->device_ns - first->device_ns >= 10000000 && xx > 0) offset->drift = xy / xx;
+    if (offset->readings >= 3 && latest - earliest >= 10000000 && xx > 0) offset->drift = xy / xx;
     offset->base_ns = first->device_ns + (int64_t)llround(mean_x);
     offset->offset_ns = base_offset + (int64_t)llround(mean_y);
     for (int32_t i = 0; i < count; i++) {

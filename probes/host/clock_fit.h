@@ -46,8 +46,9 @@ struct clock_offset {
     int32_t readings;
 };
 
-/* Weighted least squares over the brackets' middles, weights 1/width^2; readings wider than four times the narrowest and
- * those with after < before are left out. Drift is 0 below three readings or 10 ms between first and last. */
+/* Weighted least squares over the brackets' middles, weights 1/(width + 1 ns)^2; readings wider than four times the
+ * narrowest and those with after < before are left out. Drift is 0 below three readings or 10 ms between the earliest and
+ * the latest. The order of readings does not matter. */
 void clock_fit_readings(const struct clock_reading *readings, int32_t count, struct clock_offset *offset);
 
 int64_t clock_offset_apply(const struct clock_offset *offset, int64_t globaltimer_ns);
