@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* --- the module ------------------------------------------------------------------------------------------------------ */
 
@@ -73,6 +74,21 @@ static void number_passes(struct iterations *out) {
 
 /* --- iterations ------------------------------------------------------------------------------------------------------ */
 
+/* Most lanes of any of the rank's passes. */
+static int32_t most_lanes(const struct iterations *out, int32_t rank) {
+    int32_t most = 0;
+    for (int32_t i = 0; i < out->pass_count; i++)
+        if (out->passes[i].rank == rank && out->passes[i].lane_count > most) most = out->passes[i].lane_count;
+    return most;
+}
+
+/* A recording that was cut off may lack lanes of its last launches. */
+static void mark_short_passes(const struct trace *trace, struct iterations *out) {
+    if (strcmp(trace->run.state, "cut") != 0) return;
+    for (int32_t i = 0; i < out->pass_count; i++)
+        if (out->passes[i].lane_count < most_lanes(out, out->passes[i].rank)) out->passes[i].open = true;
+}
+
 static void describe_iteration(struct iterations *out, struct iteration *row) {
     const struct pass *passes = out->passes + row->pass_first;
     int64_t last_begin = INT64_MIN, first_end = INT64_MAX;
@@ -141,6 +157,7 @@ int iterations_find(const struct trace *trace, const struct iteration_choice *ch
     }
     collect_passes(trace, choice->rank, out);
     if (out->pass_count == 0) return error_set(error, ERROR_USAGE, "the trace has no rank %d", choice->rank);
+    mark_short_passes(trace, out);
     number_passes(out);
     collect_iterations(out);
     choose_iterations(trace, choice, out);

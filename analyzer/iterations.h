@@ -4,7 +4,8 @@
  *
  * A figure looks at the module (instrumented kernel) whose lanes lived longest in total; others are counted.
  * Warm-up: iteration 0 is dropped if three or more are complete. An iteration is complete if it has a pass of every rank and
- * every lane of it had closed; incomplete ones are dropped if there is a complete one. */
+ * every lane of it had closed, and, in a recording that was cut off, no other pass of the rank has more lanes; incomplete ones
+ * are dropped if there is a complete one. */
 #ifndef ITERATIONS_H
 #define ITERATIONS_H
 
@@ -16,7 +17,7 @@ struct pass {
     int32_t lane_first, lane_count; /* trace.lanes[lane_first ..]: they stand together */
     int64_t begin_ns, end_ns;     /* first lane's begin, last lane's end */
     int64_t lost_count;
-    bool open; /* a lane had not closed */
+    bool open; /* a lane had not closed, or lanes are missing */
 };
 
 enum iteration_use { ITERATION_USED, ITERATION_WARM_UP, ITERATION_INCOMPLETE, ITERATION_NOT_CHOSEN };

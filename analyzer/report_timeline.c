@@ -43,6 +43,20 @@ static int64_t count_runs(const struct picture *p, int32_t columns) {
     return count;
 }
 
+/* Most columns, up to the limit, whose runs fit: halved until they do, then halfway back as long as they do. */
+static int32_t find_columns(const struct picture *p, int32_t limit) {
+    int32_t fits = limit, fails = limit;
+    while (fits > 64 && count_runs(p, fits) > RUNS_MAXIMUM) fails = fits, fits /= 2;
+    while (fails - fits > fits / 8) {
+        int32_t middle = fits + (fails - fits) / 2;
+        if (count_runs(p, middle) > RUNS_MAXIMUM)
+            fails = middle;
+        else
+            fits = middle;
+    }
+    return fits;
+}
+
 static int32_t group_end(const struct timeline *timeline, int32_t first) {
     int32_t end = first;
     while (end < timeline->lane_count && timeline->lanes[end].lane->role == timeline->lanes[first].lane->role) end++;
@@ -53,7 +67,7 @@ static void choose_detail(struct picture *p) {
     int64_t length_ns = p->end_ns - p->begin_ns;
     p->column_count = COLUMNS_MAXIMUM;
     while (p->column_count > length_ns && p->column_count > 1) p->column_count /= 2;
-    while (p->column_count > 64 && count_runs(p, p->column_count) > RUNS_MAXIMUM) p->column_count /= 2;
+    p->column_count = find_columns(p, p->column_count);
     for (int32_t r = 0; r < p->rank_count; r++)
         for (int32_t first = 0; first < p->timelines[r].lane_count; first = group_end(&p->timelines[r], first)) p->group_count++;
     p->bin_count = p->group_count > 0 ? BINS_OF_ALL_STRIPS / p->group_count : 1;

@@ -1,7 +1,7 @@
 /* Time and memory of reading and analysing a trace of a given size. Makes a synthetic one unless it is given one.
  * usage: analyze [records [path]]     writes about so many records to path, then reads and analyses it
  *        analyze - path               reads and analyses path
- *        analyze make records path    only writes; records 0: the small one of tests/data
+ *        analyze make records path [iterations]   only writes; records 0: the small one of tests/data
  * Prints one line a step. Not a test. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +28,12 @@ static double peak_mib(void) {
     return (double)usage.ru_maxrss / 1024;
 }
 
-static int make(const char *path, double records) {
+static int make(const char *path, double records, int32_t iterations) {
     struct synthetic_options options = {132, 4, 2, 5, 100, 1};
     static const struct synthetic_options small = {8, 2, 1, 4, 4, 1};
     double tasks = records / RECORDS_A_TASK / COMPUTE_CTAS;
     if (tasks > 2500) options.iterations = (int32_t)(tasks / 500);
+    if (iterations > 0) options.iterations = iterations;
     options.tasks = (int32_t)(tasks / options.iterations);
     if (options.tasks < 3) options.tasks = 3, options.iterations = 1;
     if (records == 0) options = small;
@@ -44,14 +45,16 @@ static int make(const char *path, double records) {
 }
 
 int main(int argc, char **argv) {
-    const char *path = argc > 2 ? argv[argc - 1] : "/tmp/mokscope-analyze.db";
-    bool only_make = argc == 4 && strcmp(argv[1], "make") == 0, given = argc > 2 && strcmp(argv[1], "-") == 0;
+    bool only_make = argc > 3 && strcmp(argv[1], "make") == 0;
+    const char *path = only_make ? argv[3] : argc > 2 ? argv[2] : "/tmp/mokscope-analyze.db";
+    bool given = argc > 2 && strcmp(argv[1], "-") == 0;
     struct trace_file file = {0};
     struct trace trace = {0};
     struct analysis analysis = {0};
     struct error error = {0};
     const struct iteration_choice choice = {-1, -1};
-    if (!given && make(path, only_make ? atof(argv[2]) : argc > 1 ? atof(argv[1]) : 1e6)) return 1;
+    double records = only_make ? atof(argv[2]) : argc > 1 ? atof(argv[1]) : 1e6;
+    if (!given && make(path, records, only_make && argc > 4 ? atoi(argv[4]) : 0)) return 1;
     if (only_make) return 0;
     double begin = seconds();
     int status = trace_file_open(&file, path, &error);
