@@ -80,6 +80,8 @@ static void write_partition_heading(const struct out *out, const char *what) {
     fprintf(out->file, " %10s\n", "(stalled)");
 }
 
+enum { RANKS_SHOWN = 16 };
+
 static void write_partition(const struct out *out, const struct analysis *analysis) {
     const struct partition *partition = &analysis->partition;
     int32_t iterations = analysis->iterations.used_count;
@@ -90,12 +92,13 @@ static void write_partition(const struct out *out, const struct analysis *analys
         const struct partition_row *row = &partition->groups[PARTITION_ROLE].rows[i];
         write_partition_row(out, analysis->trace->roles[row->role].name, row, iterations);
     }
-    if (partition->groups[PARTITION_RANK].count > 1) write_partition_heading(out, "rank");
-    for (int32_t i = 0; i < partition->groups[PARTITION_RANK].count && partition->groups[PARTITION_RANK].count > 1; i++) {
-        const struct partition_row *row = &partition->groups[PARTITION_RANK].rows[i];
-        snprintf(name, sizeof name, "%d", row->rank);
-        write_partition_row(out, name, row, iterations);
+    const struct partition_group *ranks = &partition->groups[PARTITION_RANK];
+    if (ranks->count > 1) write_partition_heading(out, "rank");
+    for (int32_t i = 0; i < ranks->count && i < RANKS_SHOWN && ranks->count > 1; i++) {
+        snprintf(name, sizeof name, "%d", ranks->rows[i].rank);
+        write_partition_row(out, name, &ranks->rows[i], iterations);
     }
+    if (ranks->count > RANKS_SHOWN) fprintf(out->file, "  and %d more: --json\n", ranks->count - RANKS_SHOWN);
     write_partition_row(out, "all", &partition->groups[PARTITION_TOTAL].rows[0], iterations);
 }
 

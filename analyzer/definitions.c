@@ -1,5 +1,4 @@
-/* See figure.h: what each figure means. Printed by `analyze --definitions`, shown on hover in the report; docs/metrics.md is
- * made from the same table. C, X: union of a rank's time in state compute and communicate; T: its window; L: its lanes,
+/* See figure.h: what each figure means. Printed by `analyze --definitions`, shown on hover in the report. C, X: union of a rank's time in state compute and communicate; T: its window; L: its lanes,
  * Lc, Lx: those of compute and communication roles; c(t), x(t): of these, how many are in their state. */
 #include <string.h>
 

@@ -16,7 +16,7 @@ CREATE TABLE analysis (
     notes TEXT NOT NULL                 -- what a reader must know beside the figures, a line each
 ) STRICT;
 
--- One row a figure and scope (docs/metrics). A few hundred.
+-- One row a figure and scope (`mokscope analyze --definitions`). A few hundred.
 CREATE TABLE figure (
     id TEXT NOT NULL,                   -- definition
     scope TEXT NOT NULL,                -- all, rank R, role NAME, ...
@@ -53,7 +53,7 @@ CREATE TABLE wait_by_edge (
     rank INTEGER NOT NULL,              -- of the waiting lane
     role_id INTEGER NOT NULL,           -- of the waiting lane
     edge_id INTEGER,                    -- edge waited on; NULL: the wait names none
-    owner_edge_id INTEGER,              -- edge that owns the time (docs/metrics, exposed.in_kernel)
+    owner_edge_id INTEGER,              -- edge that owns the time (definition of exposed.in_kernel)
     total_ns INTEGER NOT NULL,          -- over the used iterations
     count INTEGER NOT NULL,             -- waits of which the owner has a part
     max_ns INTEGER NOT NULL,            -- largest such part

@@ -94,7 +94,7 @@ CREATE TABLE event (
     level INTEGER NOT NULL,             -- 1 task, 2 phase, 3 k block
     edge_id INTEGER REFERENCES edge (edge_id), -- waits and signals; NULL for spans
     argument TEXT NOT NULL,             -- meaning of argument
-    small TEXT NOT NULL,                -- meaning of small
+    small TEXT NOT NULL,                -- meaning of small; 'stall in the span, N-cycle units' is read by the analyzer
     description TEXT NOT NULL           -- a sentence
 ) STRICT;
 
