@@ -159,18 +159,14 @@ int lane_decode(struct lane_decoder *decoder, const struct mokscope_lane_header 
         uint32_t length = record->length_cycles & MOKSCOPE_LENGTH_MAXIMUM;
         uint32_t end = record->begin_clock + length;
         uint32_t ahead = end - (uint32_t)reference;
-        int64_t end_ticks;
-        if (ahead != 0 && ahead < OUT_OF_ORDER_TICKS) {
-            end_ticks = reference + ahead;
-        } else {
-            end_ticks = reference - (int64_t)((uint32_t)reference - end);
-            if (length < MOKSCOPE_LENGTH_MAXIMUM) reference = end_ticks;
-        }
+        int out_of_order = ahead != 0 && ahead < OUT_OF_ORDER_TICKS;
+        int64_t end_ticks = out_of_order ? reference + ahead : reference - (int64_t)((uint32_t)reference - end);
         int64_t begin_ticks = end_ticks - (int64_t)length;
         if (begin_ticks < (int64_t)header->clock_begin - OUT_OF_ORDER_TICKS) {
             decoder->misplaced_count++;
             continue;
         }
+        if (!out_of_order && length < MOKSCOPE_LENGTH_MAXIMUM) reference = end_ticks;
         uint32_t event = record->event & MOKSCOPE_EVENT_MASK;
         uint32_t kind = event < event_count ? event_kinds[event] : 255u;
         if (kind < LANE_KIND_COUNT) {
