@@ -7,7 +7,9 @@
 
 #include "text.h"
 
-enum { PID_HOST = 1000000, PID_GPU = 1000001 }; /* ranks take their own number */
+/* Perfetto gives process 0, thread 0 and a thread that has its process' number a meaning of their own (google/perfetto issues
+ * 394 and 560): processes are numbered far above threads, and both from 1 on. */
+enum { PID_RANK = 1000000, PID_HOST = 3000000, PID_GPU = 3000001 };
 
 /* A lane's thread: lanes of one SM, role and place beside others alike are one thread over all launches. */
 struct thread {
@@ -173,12 +175,12 @@ static void put_record(struct export *e, const struct thread *thread, const stru
     if (!in_window(e, record->begin_ns, record->end_ns)) return;
     if (kind == TRACE_SIGNAL) {
         begin_event(e);
-        fprintf(e->stream, "{\"ph\":\"i\",\"s\":\"t\",\"name\":%s,\"cat\":\"signal\",\"pid\":%d,\"tid\":%d,", label->name, thread->rank,
-                thread->tid);
+        fprintf(e->stream, "{\"ph\":\"i\",\"s\":\"t\",\"name\":%s,\"cat\":\"signal\",\"pid\":%d,\"tid\":%d,", label->name,
+                PID_RANK + thread->rank, thread->tid);
         put_us(e->stream, "ts", record->begin_ns - e->base_ns);
         e->summary->event_count++;
     } else {
-        begin_complete(e, label->name, label->category, thread->rank, thread->tid, record->begin_ns, record->end_ns);
+        begin_complete(e, label->name, label->category, PID_RANK + thread->rank, thread->tid, record->begin_ns, record->end_ns);
     }
     if (label->argument != NULL || label->small != NULL) {
         fputs(",\"args\":{", e->stream);
@@ -210,7 +212,7 @@ static void name_lanes(struct export *e) {
         if (!chosen(e, &e->trace->lanes[t->lane])) continue;
         if (t->rank != rank) {
             snprintf(name, sizeof name, "rank %d", t->rank);
-            name_process(e, t->rank, name, t->rank + 2);
+            name_process(e, PID_RANK + t->rank, name, t->rank + 2);
             rank = t->rank;
             tid = -1;
         }
@@ -221,7 +223,7 @@ static void name_lanes(struct export *e) {
             snprintf(name, sizeof name, "SM %d %s", t->sm, role);
         else
             snprintf(name, sizeof name, "SM %d %s %d", t->sm, role, t->ordinal + 1);
-        name_thread(e, t->rank, t->tid, name);
+        name_thread(e, PID_RANK + t->rank, t->tid, name);
     }
 }
 
@@ -237,8 +239,26 @@ static void put_named(struct export *e, const char *name, const char *category, 
     free(buffer);
 }
 
+/* Streams seen so far, named once; more than the table holds stay unnamed. */
+struct streams {
+    int64_t pid[64], stream[64];
+    int count;
+};
+
+static void name_stream(struct export *e, struct streams *seen, int32_t device, int64_t stream) {
+    char name[64];
+    for (int i = 0; i < seen->count; i++)
+        if (seen->pid[i] == device && seen->stream[i] == stream) return;
+    if (seen->count == 64) return;
+    seen->pid[seen->count] = device;
+    seen->stream[seen->count++] = stream;
+    snprintf(name, sizeof name, "stream %" PRId64, stream);
+    name_thread(e, PID_GPU + device, stream + 1, name);
+}
+
 static void put_gpus(struct export *e) {
     const struct trace *trace = e->trace;
+    struct streams seen = {.count = 0};
     char name[160];
     for (int32_t d = 0; d < trace->device_count && (trace->kernel_count > 0 || trace->copy_count > 0); d++) {
         snprintf(name, sizeof name, "GPU %" PRId64 " %.100s: kernels and copies by stream", trace->devices[d].device_id, trace->devices[d].name);
@@ -247,14 +267,16 @@ static void put_gpus(struct export *e) {
     for (int32_t i = 0; i < trace->kernel_count; i++) {
         const struct recorded_kernel *k = &trace->kernels[i];
         if (!in_window(e, k->begin_ns, k->end_ns)) continue;
-        put_named(e, k->name, "kernel", PID_GPU + k->device, k->stream_id, k->begin_ns, k->end_ns);
+        name_stream(e, &seen, k->device, k->stream_id);
+        put_named(e, k->name, "kernel", PID_GPU + k->device, k->stream_id + 1, k->begin_ns, k->end_ns);
         fprintf(e->stream, ",\"args\":{\"grid id\":%" PRId64 ",\"CTAs\":%" PRId64 ",\"threads a CTA\":%" PRId64 ",\"registers\":%" PRId64
                 ",\"shared bytes\":%" PRId64 "}}", k->grid_id, k->cta_count, k->thread_count, k->registers, k->shared_bytes);
     }
     for (int32_t i = 0; i < trace->copy_count; i++) {
         const struct recorded_copy *c = &trace->copies[i];
         if (!in_window(e, c->begin_ns, c->end_ns)) continue;
-        put_named(e, c->kind, "copy", PID_GPU + c->device, c->stream_id, c->begin_ns, c->end_ns);
+        name_stream(e, &seen, c->device, c->stream_id);
+        put_named(e, c->kind, "copy", PID_GPU + c->device, c->stream_id + 1, c->begin_ns, c->end_ns);
         fprintf(e->stream, ",\"args\":{\"bytes\":%" PRId64 "}}", c->bytes);
     }
 }

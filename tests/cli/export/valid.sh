@@ -21,6 +21,7 @@ for e in events:
         continue
     assert (e['pid'], e['tid']) in named
     assert e['ts'] >= 0 and e.get('dur', 0) >= 0
+assert all(pid > 0 and tid > 0 and pid != tid for pid, tid in named) # those mean something to Perfetto
 # every span, to the nanosecond
 ours = sorted((round(e['ts'] * 1000), round(e['dur'] * 1000), e['name']) for e in events if e['ph'] == 'X' and e['cat'] != 'wait')
 theirs = sorted((b - base, l - b, n) for b, l, n in db.execute('SELECT begin_ns, end_ns, event FROM v_span'))

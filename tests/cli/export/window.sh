@@ -4,6 +4,6 @@ mokscope export --rank 1 --from 10 --to 20 -o - trace.db > out.json
 python3 - <<'PY'
 import json
 events = [e for e in json.load(open('out.json'))['traceEvents'] if e['ph'] != 'M']
-assert events and all(e['pid'] == 1 for e in events)
+assert events and all(e['pid'] == 1000001 for e in events)
 assert all(e['ts'] < 20 and e['ts'] + e.get('dur', 0) >= 10 for e in events)
 PY
