@@ -203,6 +203,7 @@ static __device__ __forceinline__ uint32_t comm_role(const struct cta_view *v, s
     return 1;
 }
 
+/* Tells the peers when this rank has pushed everything. One thread of CTA 0. */
 static __device__ __forceinline__ uint32_t finish_role(const struct cta_view *v, struct mokscope_lane *lane) {
     uint32_t target = schedule_edge_target(&v->a->schedule, v->total_rows, EDGE_PUSHED, 0, v->epoch);
     if (!wait_counter_thread(v, lane, EDGE_PUSHED, 0, target, -1)) return 0;

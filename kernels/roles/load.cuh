@@ -6,7 +6,7 @@
 #include "roles/compute_shared.cuh"
 
 struct load_state {
-    struct ring_position task, stage;
+    struct ring_position task, stage, ticket;
     uint32_t stages_filled; /* stages ever filled, up to STAGE_COUNT: those whose last load must land before the CTA exits */
 };
 
@@ -21,6 +21,15 @@ static __device__ __forceinline__ uint32_t task_put(const struct cta_view *v, st
     mbarrier_arrive_shared(&shared->task_full[position->slot]);
     ring_advance(position, TASK_SLOTS);
     return 1;
+}
+
+/* One of the `parts` parts of B. Where the pair shares B, each member loads half of the parts for both. */
+static __device__ __forceinline__ void load_b_part(const struct cta_view *v, const struct task_slot *slot, int part, int parts,
+                                                   void *target, const CUtensorMap *map, int32_t column, int32_t row, uint64_t *full) {
+    if (!slot->share)
+        tma_load_2d_shared(target, map, column, row, full);
+    else if ((uint32_t)(part / (parts / PAIR_CTAS)) == v->pair_member)
+        tma_load_2d_shared_multicast(target, map, column, row, full, (1u << PAIR_CTAS) - 1u);
 }
 
 /* First token of a shared expert's tile. */
@@ -41,23 +50,33 @@ static __device__ __forceinline__ void load_forward_block(const struct cta_view 
             tma_load_2d_shared(stage->a, &v->r->x_map, k * K_BLOCK, shared_token(v, slot), full);
         else
             tma_load_2d_shared(stage->a, &v->r->x_ring_map, k * K_BLOCK, a_row, full);
-        tma_load_2d_shared(stage->b, shared ? &v->r->shared_gate_map : &v->r->w_gate_map, k * K_BLOCK, b_row, full);
-        tma_load_2d_shared(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, shared ? &v->r->shared_up_map : &v->r->w_up_map, k * K_BLOCK,
-                           b_row, full);
+        load_b_part(v, slot, 0, 2, stage->b, shared ? &v->r->shared_gate_map : &v->r->w_gate_map, k * K_BLOCK, b_row, full);
+        load_b_part(v, slot, 1, 2, stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, shared ? &v->r->shared_up_map : &v->r->w_up_map,
+                    k * K_BLOCK, b_row, full);
     } else {
         int32_t b_row = expert * s->shape.hidden + slot->task.tile_column * DOWN_TILE_COLUMNS;
         tma_load_2d_shared(stage->a, &v->r->h_ring_map, k * K_BLOCK, a_row, full);
-        tma_load_2d_shared(stage->b, shared ? &v->r->shared_down_map : &v->r->w_down_map, k * K_BLOCK, b_row, full);
+        const CUtensorMap *map = shared ? &v->r->shared_down_map : &v->r->w_down_map;
+        for (int half = 0; half < 2; half++)
+            load_b_part(v, slot, half, 2, stage->b + half * (TILE_N / 2) * K_BLOCK, map, k * K_BLOCK, b_row + half * TILE_N / 2, full);
     }
 }
 
-/* Boxes first, first + step, ... of an operand, 8 KiB each. */
-template <int count> static __device__ __forceinline__ void load_boxes(uint16_t *target, const CUtensorMap *map, int32_t column,
-                                                                       int32_t row, int32_t column_step, int32_t row_step,
-                                                                       uint64_t *full) {
+/* The two boxes of A, 8 KiB each. */
+static __device__ __forceinline__ void load_a_boxes(uint16_t *target, const CUtensorMap *map, int32_t column, int32_t row,
+                                                    int32_t column_step, int32_t row_step, uint64_t *full) {
 #pragma unroll
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < 2; i++)
         tma_load_2d_shared(target + i * BOX_COLUMNS * BOX_ROWS, map, column + i * column_step, row + i * row_step, full);
+}
+
+/* Boxes first .. first + count - 1 of the four of B. */
+static __device__ __forceinline__ void load_b_boxes(const struct cta_view *v, const struct task_slot *slot, int first, int count,
+                                                    uint16_t *b, const CUtensorMap *map, int32_t column, int32_t row,
+                                                    int32_t column_step, int32_t row_step, uint64_t *full) {
+    for (int i = 0; i < count; i++)
+        load_b_part(v, slot, first + i, 4, b + (first + i) * BOX_COLUMNS * BOX_ROWS, map, column + i * column_step, row + i * row_step,
+                    full);
 }
 
 /* Operands of k block k of a backward tile:
@@ -79,31 +98,31 @@ static __device__ __forceinline__ void load_backward_block(const struct cta_view
     switch (slot->task.phase) {
     case PHASE_REPLAY: {
         int32_t weight_row = expert * shape->intermediate + slot->task.tile_column * GATE_UP_TILE_COLUMNS;
-        load_boxes<2>(stage->a, x_map, k * K_BLOCK, input_row, 0, BOX_ROWS, full);
-        load_boxes<2>(stage->b, gate_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
-        load_boxes<2>(stage->b + GATE_UP_TILE_COLUMNS * K_BLOCK, up_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
+        load_a_boxes(stage->a, x_map, k * K_BLOCK, input_row, 0, BOX_ROWS, full);
+        load_b_boxes(v, slot, 0, 2, stage->b, gate_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
+        load_b_boxes(v, slot, 2, 2, stage->b, up_map, k * K_BLOCK, weight_row, 0, BOX_ROWS, full);
         break;
     }
     case PHASE_DGRAD_DOWN:
-        load_boxes<2>(stage->a, dy_map, k * K_BLOCK, input_row, 0, BOX_ROWS, full);
-        load_boxes<4>(stage->b, shared ? &b->shared_down_map : &b->w_down_map, column, expert * shape->hidden + k * K_BLOCK, BOX_COLUMNS,
+        load_a_boxes(stage->a, dy_map, k * K_BLOCK, input_row, 0, BOX_ROWS, full);
+        load_b_boxes(v, slot, 0, 4, stage->b, shared ? &b->shared_down_map : &b->w_down_map, column, expert * shape->hidden + k * K_BLOCK, BOX_COLUMNS,
                       0, full);
         break;
     case PHASE_DGRAD_GATE_UP:
-        load_boxes<2>(stage->a, &b->dgu_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
-        load_boxes<4>(stage->b, k % 2 == 0 ? gate_map : up_map, column, expert * shape->intermediate + k / 2 * K_BLOCK, BOX_COLUMNS, 0,
+        load_a_boxes(stage->a, &b->dgu_map, k * K_BLOCK, row, 0, BOX_ROWS, full);
+        load_b_boxes(v, slot, 0, 4, stage->b, k % 2 == 0 ? gate_map : up_map, column, expert * shape->intermediate + k / 2 * K_BLOCK, BOX_COLUMNS, 0,
                       full);
         break;
     default: {
         int32_t k_row = v->r->table->rows.expert_row_begin[slot->expert] + k * K_BLOCK;
         int32_t k_input_row = shared ? k * K_BLOCK : k_row;
         if (slot->task.phase == PHASE_WGRAD_DOWN) {
-            load_boxes<2>(stage->a, dy_map, row, k_input_row, BOX_COLUMNS, 0, full);
-            load_boxes<4>(stage->b, &b->sh_map, column, k_row, BOX_COLUMNS, 0, full);
+            load_a_boxes(stage->a, dy_map, row, k_input_row, BOX_COLUMNS, 0, full);
+            load_b_boxes(v, slot, 0, 4, stage->b, &b->sh_map, column, k_row, BOX_COLUMNS, 0, full);
         } else {
             int32_t first = 2 * row + (slot->task.phase == PHASE_WGRAD_UP ? BOX_COLUMNS : 0);
-            load_boxes<2>(stage->a, &b->dgu_map, first, k_row, 2 * BOX_COLUMNS, 0, full);
-            load_boxes<4>(stage->b, x_map, column, k_input_row, BOX_COLUMNS, 0, full);
+            load_a_boxes(stage->a, &b->dgu_map, first, k_row, 2 * BOX_COLUMNS, 0, full);
+            load_b_boxes(v, slot, 0, 4, stage->b, x_map, column, k_input_row, BOX_COLUMNS, 0, full);
         }
     }
     }
@@ -130,14 +149,47 @@ template <int pass> static __device__ __forceinline__ uint32_t load_tile(const s
     return 1;
 }
 
-/* Every load that was issued has landed: no copy outlives the CTA. The last fill of a stage is the one before the position. */
+/* Every load that was issued has landed: no copy outlives the CTA. The last fill of a stage is the one before the position.
+ * After an abort a stage may lack the half that the other CTA did not issue: what was issued lands within the grace period. */
 static __device__ __forceinline__ void load_drain(struct compute_shared *shared, const struct load_state *state) {
     struct ring_position p = state->stage;
+    uint64_t grace_end = global_timer_ns() + 10 * ABORT_GRACE_NS;
     if (state->stages_filled < STAGE_COUNT) p.slot = 0, p.parity = 1;
     for (uint32_t i = 0; i < state->stages_filled; i++) {
-        while (!mbarrier_try_wait_parity_shared(&shared->stage_full[p.slot], p.parity ^ 1u)) {}
+        while (!mbarrier_try_wait_parity_shared(&shared->stage_full[p.slot], p.parity ^ 1u) && global_timer_ns() < grace_end) {}
         ring_advance(&p, STAGE_COUNT);
     }
+}
+
+/* Member 0 of a pair: tells member 1 the ticket. Returns 0 after an abort. */
+static __device__ __forceinline__ uint32_t ticket_give(const struct cta_view *v, struct compute_shared *shared, struct load_state *state,
+                                                       uint32_t ticket) {
+    uint32_t slot = state->ticket.slot, unused = 0;
+    if (!wait_barrier_stall(v, &shared->ticket_empty[slot], state->ticket.parity ^ 1u, EDGE_TASK_EMPTY, slot, &unused)) return 0;
+    st_shared_cluster_u32(cluster_address(&shared->ticket[slot], 1), ticket);
+    mbarrier_arrive_release_cluster(cluster_address(&shared->ticket_full[slot], 1));
+    ring_advance(&state->ticket, TICKET_SLOTS);
+    return 1;
+}
+
+/* Member 1: takes it. Returns 0 after an abort. */
+static __device__ __forceinline__ uint32_t ticket_take(const struct cta_view *v, struct compute_shared *shared, struct load_state *state,
+                                                       uint32_t *ticket) {
+    uint32_t slot = state->ticket.slot, unused = 0;
+    if (!wait_barrier_stall(v, &shared->ticket_full[slot], state->ticket.parity, EDGE_TASK_FULL, slot, &unused)) return 0;
+    fence_acq_rel_cluster();
+    *ticket = *(volatile uint32_t *)&shared->ticket[slot];
+    mbarrier_arrive_release_cluster(cluster_address(&shared->ticket_empty[slot], 0));
+    ring_advance(&state->ticket, TICKET_SLOTS);
+    return 1;
+}
+
+/* Draws the next pair of tasks, for both members of a pair or for a CTA alone. Returns 0 after an abort. */
+static __device__ __forceinline__ uint32_t ticket_draw(const struct cta_view *v, struct compute_shared *shared, struct load_state *state,
+                                                       uint32_t *ticket) {
+    if (v->paired && v->pair_member == 1) return ticket_take(v, shared, state, ticket);
+    *ticket = atom_add_relaxed_gpu_global_u32(word_address(v, WORD_TICKET), 1);
+    return v->paired ? ticket_give(v, shared, state, *ticket) : 1u;
 }
 
 static __device__ __forceinline__ uint32_t load_wait(const struct cta_view *v, struct mokscope_lane *lane, struct schedule_wait wait,
@@ -171,24 +223,43 @@ static __device__ __forceinline__ uint32_t load_task(const struct cta_view *v, s
     return 1;
 }
 
-/* The ticket of the next task is drawn while the current one loads, so that its latency is hidden. A CTA takes its tasks in
- * increasing order, which is what keeps the schedule free of deadlock. */
+/* Task number `member` of the pair, as this CTA runs it. */
+static __device__ __forceinline__ struct task_slot load_slot(const struct cta_view *v, const struct schedule_order *order,
+                                                             const struct schedule_pair *pair, int32_t member) {
+    struct task_slot slot;
+    int32_t own = schedule_minimum(member, pair->count - 1);
+    slot.task = schedule_order_task(order, pair->first + own);
+    slot.id = schedule_compute_task_id(&v->a->schedule, pair->first + own);
+    slot.expert = slot.task.expert >= 0 ? slot.task.expert : v->r->tile_expert[slot.task.tile_row];
+    slot.echo = own != member;
+    slot.share = v->paired && pair->count == 1;
+    if (v->paired && pair->count == 2) {
+        struct schedule_task other = schedule_order_task(order, pair->first + (own ^ 1));
+        int32_t other_expert = other.expert >= 0 ? other.expert : v->r->tile_expert[other.tile_row];
+        slot.share = other.phase == slot.task.phase && other.tile_column == slot.task.tile_column && other_expert == slot.expert;
+    }
+    return slot;
+}
+
+/* The ticket of the next pair is drawn while the current one loads, so that its latency is hidden. A CTA takes its tasks in
+ * increasing order, which is what keeps the schedule free of deadlock. A CTA that is not paired runs both tasks of a pair. */
 template <int pass>
 static __device__ __forceinline__ void load_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                  struct compute_shared *shared) {
     struct schedule_order order = schedule_compute_order(&v->a->schedule, v->total_rows);
-    int32_t task_count = schedule_order_task_count(&order);
-    struct load_state state = {{0, 0}, {0, 0}, 0};
+    uint32_t pair_count = (uint32_t)schedule_order_pair_count(&order), ticket = 0, next = 0;
+    struct load_state state = {{0, 0}, {0, 0}, {0, 0}, 0};
     struct task_slot slot;
-    int32_t ticket = (int32_t)atom_add_relaxed_gpu_global_u32(word_address(v, WORD_TICKET), 1);
-    uint32_t running = 1;
-    while (running && ticket < task_count) {
-        int32_t next = (int32_t)atom_add_relaxed_gpu_global_u32(word_address(v, WORD_TICKET), 1);
-        slot.task = schedule_order_task(&order, ticket);
-        slot.id = schedule_compute_task_id(&v->a->schedule, ticket);
-        slot.expert = slot.task.expert >= 0 ? slot.task.expert : v->r->tile_expert[slot.task.tile_row];
-        random_delay(v, ROLE_LOAD, (uint32_t)ticket);
-        running = load_task<pass>(v, lane, shared, &state, &slot);
+    uint32_t running = ticket_draw(v, shared, &state, &ticket);
+    while (running && ticket < pair_count) {
+        struct schedule_pair pair = schedule_order_pair(&order, (int32_t)ticket);
+        running = ticket_draw(v, shared, &state, &next);
+        int32_t first = v->paired ? (int32_t)v->pair_member : 0, end = v->paired ? first + 1 : pair.count;
+        for (int32_t member = first; running && member < end; member++) {
+            slot = load_slot(v, &order, &pair, member);
+            random_delay(v, ROLE_LOAD, (uint32_t)slot.id);
+            running = load_task<pass>(v, lane, shared, &state, &slot);
+        }
         ticket = next;
     }
     if (running) {

@@ -17,6 +17,12 @@ template <int mn_major> static __device__ __forceinline__ constexpr uint64_t ope
     return (uint64_t)((mn_major ? 16 * 128 / 16 : 16 * 2 / 16) * i);
 }
 
+/* Gives a stage back to whoever fills it: both CTAs of a pair. One thread of the warpgroup. */
+static __device__ __forceinline__ void stage_release(const struct cta_view *v, uint64_t *empty) {
+    mbarrier_arrive_shared(empty);
+    if (v->paired) mbarrier_arrive_release_cluster(cluster_address(empty, v->pair_member ^ 1u));
+}
+
 /* Stages of one tile: D [64, 256] += A [64, K] B [256, K]^T. A stage is released when the wgmma that read it has retired,
  * one k block late. Returns 0 after an abort. */
 template <int a_mn_major, int b_mn_major>
@@ -43,13 +49,13 @@ static __device__ __forceinline__ uint32_t mma_tile(const struct cta_view *v, st
         wgmma_commit_group();
         wgmma_pin_accumulator(d);
         wgmma_wait_group<1>();
-        if (k > 0 && threadIdx.x % WARPGROUP_THREADS == 0) mbarrier_arrive_shared(&shared->stage_empty[previous]);
+        if (k > 0 && threadIdx.x % WARPGROUP_THREADS == 0) stage_release(v, &shared->stage_empty[previous]);
         previous = stage;
         ring_advance(&state->stage, STAGE_COUNT);
     }
     wgmma_wait_group<0>();
     wgmma_pin_accumulator(d);
-    if (k_blocks > 0 && threadIdx.x % WARPGROUP_THREADS == 0) mbarrier_arrive_shared(&shared->stage_empty[previous]);
+    if (k_blocks > 0 && threadIdx.x % WARPGROUP_THREADS == 0) stage_release(v, &shared->stage_empty[previous]);
     return 1;
 }
 
@@ -93,6 +99,7 @@ static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct
         uint32_t mma_begin = mokscope_clock();
         if (!mma_task_tile<pass>(v, shared, &state, &slot, group, k_blocks, d, &stall)) return;
         mokscope_span(lane, MOKSCOPE_LEVEL_PHASE, mma_begin, EVENT_MMA_TILE, stall >> 6, (uint32_t)slot.id);
+        if (slot.echo) continue;
         if (group == 0) mma_release(v, lane, &slot);
         struct epilogue e = {v, lane, shared, &state, &slot, group, 0, 0};
         if (!(pass == PASS_FORWARD ? epilogue_forward(&e, d) : epilogue_backward(&e, d))) return;
