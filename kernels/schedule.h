@@ -478,6 +478,79 @@ SCHEDULE_FUNCTION struct schedule_pair schedule_order_pair(const struct schedule
     return pair;
 }
 
+/* Executors take tasks in increasing order, so they walk: a cursor stands on one block, the tasks of one stage in one step or of
+ * one weight gradient matrix, and moves forward. Decoding a task costs one division, where schedule_order_task costs tens. */
+struct schedule_cursor {
+    int32_t step, stage;            /* past the steps: expert and matrix of a weight gradient */
+    int32_t task_begin, task_end;
+    int32_t pair_begin, pair_end;
+    int32_t units;                  /* of the block: its tasks run over units first */
+    struct schedule_task first;
+};
+
+SCHEDULE_FUNCTION struct schedule_cursor schedule_cursor_begin(void) {
+    struct schedule_cursor cursor = {0, -1, 0, 0, 0, 0, 1, {PHASE_NONE, -1, 0, 0, -1}};
+    return cursor;
+}
+
+/* To the next block, which may be empty. */
+SCHEDULE_FUNCTION void schedule_cursor_advance(const struct schedule_order *o, struct schedule_cursor *c) {
+    int32_t steps = schedule_order_step_count(o), columns;
+    if (++c->stage >= (c->step < steps ? o->stage_count : 3)) {
+        c->stage = 0;
+        c->step += 1;
+    }
+    c->task_begin = c->task_end;
+    c->pair_begin = c->pair_end;
+    if (c->step < steps) {
+        const struct schedule_stage *stage = &o->stages[c->stage];
+        int32_t minibatch = c->step - stage->lag;
+        int32_t begin = schedule_maximum(minibatch * o->units_per_minibatch, stage->unit_begin);
+        int32_t end = schedule_minimum((minibatch + 1) * o->units_per_minibatch, o->units);
+        c->units = minibatch < 0 ? 0 : schedule_maximum(end - begin, 0);
+        columns = stage->columns;
+        c->first.phase = stage->phase;
+        c->first.minibatch = minibatch;
+        c->first.tile_row = begin;
+        c->first.expert = -1;
+    } else {
+        c->units = o->wgrad_rows[c->stage];
+        columns = o->wgrad_columns[c->stage];
+        c->first.phase = PHASE_WGRAD_DOWN + c->stage;
+        c->first.minibatch = -1;
+        c->first.tile_row = 0;
+        c->first.expert = c->step - steps;
+    }
+    c->task_end = c->task_begin + c->units * columns;
+    c->pair_end = c->pair_begin + schedule_divide_up(c->units * columns, 2);
+}
+
+/* Task of the block that the cursor stands on. */
+SCHEDULE_FUNCTION struct schedule_task schedule_cursor_task(const struct schedule_cursor *c, int32_t index) {
+    struct schedule_task task = c->first;
+    int32_t inside = index - c->task_begin;
+    task.tile_column = inside / c->units;
+    task.tile_row += inside - task.tile_column * c->units;
+    return task;
+}
+
+/* Moves to task `index` of the order, at or after the block it stands on, and below the task count. */
+SCHEDULE_FUNCTION struct schedule_task schedule_cursor_seek_task(const struct schedule_order *o, struct schedule_cursor *c,
+                                                                 int32_t index) {
+    while (index >= c->task_end) schedule_cursor_advance(o, c);
+    return schedule_cursor_task(c, index);
+}
+
+/* The same for a pair; both its tasks are in the block. */
+SCHEDULE_FUNCTION struct schedule_pair schedule_cursor_seek_pair(const struct schedule_order *o, struct schedule_cursor *c,
+                                                                 int32_t index) {
+    while (index >= c->pair_end) schedule_cursor_advance(o, c);
+    struct schedule_pair pair;
+    pair.first = c->task_begin + 2 * (index - c->pair_begin);
+    pair.count = schedule_minimum(2, c->task_end - pair.first);
+    return pair;
+}
+
 enum { SCHEDULE_BACKWARD_TASK_FIRST = 1 << 24 };
 
 /* Task ids in a trace: compute tasks 0..n-1 in ticket order, communication tasks from n on; those of the backward pass

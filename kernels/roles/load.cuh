@@ -224,19 +224,19 @@ static __device__ __forceinline__ uint32_t load_task(const struct cta_view *v, s
 }
 
 /* Task number `member` of the pair, as this CTA runs it. */
-static __device__ __forceinline__ struct task_slot load_slot(const struct cta_view *v, const struct schedule_order *order,
+static __device__ __forceinline__ struct task_slot load_slot(const struct cta_view *v, const struct schedule_cursor *cursor,
                                                              const struct schedule_pair *pair, int32_t member) {
     struct task_slot slot;
     int32_t own = schedule_minimum(member, pair->count - 1);
-    slot.task = schedule_order_task(order, pair->first + own);
+    slot.task = schedule_cursor_task(cursor, pair->first + own);
     slot.id = schedule_compute_task_id(&v->a->schedule, pair->first + own);
     slot.expert = slot.task.expert >= 0 ? slot.task.expert : v->r->tile_expert[slot.task.tile_row];
     slot.echo = own != member;
     slot.share = v->paired && pair->count == 1;
     if (v->paired && pair->count == 2) {
-        struct schedule_task other = schedule_order_task(order, pair->first + (own ^ 1));
+        struct schedule_task other = schedule_cursor_task(cursor, pair->first + (own ^ 1));
         int32_t other_expert = other.expert >= 0 ? other.expert : v->r->tile_expert[other.tile_row];
-        slot.share = other.phase == slot.task.phase && other.tile_column == slot.task.tile_column && other_expert == slot.expert;
+        slot.share = other.tile_column == slot.task.tile_column && other_expert == slot.expert;
     }
     return slot;
 }
@@ -247,16 +247,17 @@ template <int pass>
 static __device__ __forceinline__ void load_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                  struct compute_shared *shared) {
     struct schedule_order order = schedule_compute_order(&v->a->schedule, v->total_rows);
+    struct schedule_cursor cursor = schedule_cursor_begin();
     uint32_t pair_count = (uint32_t)schedule_order_pair_count(&order), ticket = 0, next = 0;
     struct load_state state = {{0, 0}, {0, 0}, {0, 0}, 0};
     struct task_slot slot;
     uint32_t running = ticket_draw(v, shared, &state, &ticket);
     while (running && ticket < pair_count) {
-        struct schedule_pair pair = schedule_order_pair(&order, (int32_t)ticket);
+        struct schedule_pair pair = schedule_cursor_seek_pair(&order, &cursor, (int32_t)ticket);
         running = ticket_draw(v, shared, &state, &next);
         int32_t first = v->paired ? (int32_t)v->pair_member : 0, end = v->paired ? first + 1 : pair.count;
         for (int32_t member = first; running && member < end; member++) {
-            slot = load_slot(v, &order, &pair, member);
+            slot = load_slot(v, &cursor, &pair, member);
             random_delay(v, ROLE_LOAD, (uint32_t)slot.id);
             running = load_task<pass>(v, lane, shared, &state, &slot);
         }
