@@ -56,7 +56,7 @@ static int fill_defaults(struct mok_options *o, struct error *error) {
         error_set(error, ERROR_USAGE, "%d CTAs a rank are odd", o->rank_ctas);
         return error_hint(error, "CTAs come in pairs that share loads; use %d", o->rank_ctas - 1);
     }
-    if (o->comm_sms == 0) o->comm_sms = schedule_maximum(1, schedule_minimum(o->rank_ctas - 2, schedule_maximum(2, o->rank_ctas / 16 / 2 * 2)));
+    if (o->comm_sms == 0) o->comm_sms = schedule_maximum(1, schedule_minimum(o->rank_ctas - 2, schedule_maximum(2, o->rank_ctas / 8 / 2 * 2)));
     if (o->minibatch_rows == 0) o->minibatch_rows = default_minibatch_rows(o);
     if (o->ring_rows == 0) o->ring_rows = 4 * o->minibatch_rows;
     if (o->lag == 0) o->lag = o->ring_rows > o->minibatch_rows ? 1 : 0;

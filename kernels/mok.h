@@ -39,7 +39,7 @@ struct mok_options {
     float swiglu_clamp;      /* > 0: limits g from above to this, u to +- this; 0: no limit */
     /* Schedule knobs: none changes a bit of the result */
     int32_t rank_ctas;       /* CTAs a rank, one an SM, even; default: SMs of the GPU / ranks */
-    int32_t comm_sms;        /* of these, CTAs that communicate, 1..rank_ctas - 2, better even; default: rank_ctas / 16, even */
+    int32_t comm_sms;        /* of these, CTAs that communicate, 1..rank_ctas - 2, better even; default: rank_ctas / 8, even */
     int32_t minibatch_rows;  /* rows between two signals, multiple of 128; default 2048, less for small problems */
     int32_t ring_rows;       /* physical rows of each ring, multiple of minibatch_rows; default 4 minibatches */
     int32_t lag;             /* minibatches by which down trails gate+up, 0..ring minibatches - 1; default 1, -1 means 0 */

@@ -22,7 +22,13 @@ static __device__ __forceinline__ uint32_t cluster_address(const void *shared, u
     return address;
 }
 
-/* One arrival on another CTA's barrier; releases at cluster scope. */
+/* One arrival on another CTA's barrier. Releases at CTA scope only (no fence is issued): enough to say that this CTA has read its
+ * copy of something, not to hand over data. */
+static __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/* The same, releasing at cluster scope what this thread wrote. */
 static __device__ __forceinline__ void mbarrier_arrive_release_cluster(uint32_t barrier) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }

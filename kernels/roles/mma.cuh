@@ -21,7 +21,7 @@ template <int mn_major> static __device__ __forceinline__ constexpr uint64_t ope
  * 0 without one. */
 static __device__ __forceinline__ void stage_release(struct compute_shared *shared, uint32_t stage, uint32_t remote) {
     mbarrier_arrive_shared(&shared->stage_empty[stage]);
-    if (remote != 0) mbarrier_arrive_release_cluster(remote + stage * (uint32_t)sizeof(uint64_t));
+    if (remote != 0) mbarrier_arrive_cluster(remote + stage * (uint32_t)sizeof(uint64_t));
 }
 
 /* Stages of one tile: D [64, 256] += A [64, K] B [256, K]^T. A stage is released when the wgmma that read it has retired,
