@@ -16,7 +16,7 @@
 
 MOKSCOPE_MODULE("mok backward", mok_role_rows, mok_event_rows, mok_edge_rows)
 
-static __global__ __launch_bounds__(CTA_THREADS, 1) void mok_backward_kernel(const __grid_constant__ struct layer_arguments a,
+static __global__ __cluster_dims__(PAIR_CTAS, 1, 1) __launch_bounds__(CTA_THREADS, 1) void mok_backward_kernel(const __grid_constant__ struct layer_arguments a,
                                                                            const __grid_constant__ struct backward_arguments b) {
     extern __shared__ __align__(1024) uint8_t shared_bytes[];
     layer_cta<PASS_BACKWARD>(&a, &b, (union cta_shared *)shared_bytes);

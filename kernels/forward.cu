@@ -18,7 +18,7 @@
 
 MOKSCOPE_MODULE("mok forward", mok_role_rows, mok_event_rows, mok_edge_rows)
 
-static __global__ __launch_bounds__(CTA_THREADS, 1) void mok_forward_kernel(const __grid_constant__ struct layer_arguments a) {
+static __global__ __cluster_dims__(PAIR_CTAS, 1, 1) __launch_bounds__(CTA_THREADS, 1) void mok_forward_kernel(const __grid_constant__ struct layer_arguments a) {
     extern __shared__ __align__(1024) uint8_t shared_bytes[];
     layer_cta<PASS_FORWARD>(&a, NULL, (union cta_shared *)shared_bytes);
 }

@@ -202,7 +202,7 @@ int mok_layer_bind(struct mok_layer *layer, int32_t rank, const void *x, const v
     if (code == ERROR_NONE)
         code = launch_encode_map(&r->w_up_map, w_up, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_up", error);
     if (code == ERROR_NONE)
-        code = launch_encode_map(&r->w_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS, "w_down", error);
+        code = launch_encode_map(&r->w_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS / 2, "w_down", error);
     if (code == ERROR_NONE) code = launch_encode_map(&r->x_map, x, shape->tokens, hidden, TILE_ROWS, "x", error);
     if (code == ERROR_NONE && layer->backward != NULL) {
         code = launch_backward_bind_weights(layer, rank, 0, w_gate, w_up, w_down, error);
@@ -229,7 +229,7 @@ int mok_layer_bind_shared(struct mok_layer *layer, int32_t rank, const void *w_g
     if (code == ERROR_NONE)
         code = launch_encode_map(&r->shared_up_map, w_up, experts * intermediate, hidden, GATE_UP_TILE_COLUMNS, "w_up", error);
     if (code == ERROR_NONE)
-        code = launch_encode_map(&r->shared_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS, "w_down", error);
+        code = launch_encode_map(&r->shared_down_map, w_down, experts * hidden, intermediate, DOWN_TILE_COLUMNS / 2, "w_down", error);
     if (code == ERROR_NONE && layer->backward != NULL) {
         struct backward_rank *b = &layer->backward->ranks[rank];
         b->d_shared_gate = dw_gate;

@@ -47,12 +47,16 @@ static int fill_defaults(struct mok_options *o, struct error *error) {
     cudaError_t status = cudaGetDevice(&device);
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return launch_cuda_error(error, status, "reading the GPU's SM count");
-    if (o->rank_ctas == 0) o->rank_ctas = sm_count / o->ranks;
+    if (o->rank_ctas == 0) o->rank_ctas = sm_count / o->ranks / PAIR_CTAS * PAIR_CTAS;
     if (o->rank_ctas < 2 || (int64_t)o->rank_ctas * o->ranks > sm_count) {
         error_set(error, ERROR_USAGE, "%d ranks of %d CTAs do not fit the GPU's %d SMs", o->ranks, o->rank_ctas, sm_count);
         return error_hint(error, "use at most %d CTAs a rank", sm_count / o->ranks);
     }
-    if (o->comm_sms == 0) o->comm_sms = schedule_maximum(1, o->rank_ctas / 16);
+    if (o->rank_ctas % PAIR_CTAS != 0) {
+        error_set(error, ERROR_USAGE, "%d CTAs a rank are odd", o->rank_ctas);
+        return error_hint(error, "CTAs come in pairs that share loads; use %d", o->rank_ctas - 1);
+    }
+    if (o->comm_sms == 0) o->comm_sms = schedule_maximum(1, schedule_minimum(o->rank_ctas - 2, schedule_maximum(2, o->rank_ctas / 8 / 2 * 2)));
     if (o->minibatch_rows == 0) o->minibatch_rows = default_minibatch_rows(o);
     if (o->ring_rows == 0) o->ring_rows = 4 * o->minibatch_rows;
     if (o->lag == 0) o->lag = o->ring_rows > o->minibatch_rows ? 1 : 0;

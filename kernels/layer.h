@@ -22,6 +22,8 @@ enum {
     CTA_THREADS = (1 + MMA_WARPGROUPS) * WARPGROUP_THREADS,
     CTA_WARPS = CTA_THREADS / 32,
     TASK_SLOTS = 2,
+    PAIR_CTAS = 2,              /* CTAs of a cluster; a rank's CTAs and its communication CTAs come in pairs */
+    TICKET_SLOTS = 2,
     BOX_COLUMNS = 64, /* of the boxes that backward operands are loaded in: 64 x 64 BF16, 8 KiB */
     BOX_ROWS = 64,
     STAGING_COLUMNS = 128,                /* columns of an epilogue part */

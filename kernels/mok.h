@@ -38,8 +38,8 @@ struct mok_options {
     int32_t shared_experts;  /* 0..4, of the routed experts' I (a shared expert of width m I is m of them); see mok_layer_bind_shared */
     float swiglu_clamp;      /* > 0: limits g from above to this, u to +- this; 0: no limit */
     /* Schedule knobs: none changes a bit of the result */
-    int32_t rank_ctas;       /* CTAs a rank, one an SM; default: SMs of the GPU / ranks */
-    int32_t comm_sms;        /* of these, CTAs that only communicate, 1..rank_ctas - 2; default: rank_ctas / 16, at least 1 */
+    int32_t rank_ctas;       /* CTAs a rank, one an SM, even; default: SMs of the GPU / ranks */
+    int32_t comm_sms;        /* of these, CTAs that communicate, 1..rank_ctas - 2, better even; default: rank_ctas / 8, even */
     int32_t minibatch_rows;  /* rows between two signals, multiple of 128; default 2048, less for small problems */
     int32_t ring_rows;       /* physical rows of each ring, multiple of minibatch_rows; default 4 minibatches */
     int32_t lag;             /* minibatches by which down trails gate+up, 0..ring minibatches - 1; default 1, -1 means 0 */

@@ -410,6 +410,147 @@ SCHEDULE_FUNCTION struct schedule_task schedule_order_task(const struct schedule
     return task;
 }
 
+/* Pairs. Two neighbouring CTAs of a rank draw a ticket together and take two neighbouring tasks of one step and phase (or of one
+ * expert's weight gradient), which mostly share a column, hence the weights they read. An odd task at the end of a phase's part
+ * of a step is a pair of its own. */
+struct schedule_pair {
+    int32_t first; /* task */
+    int32_t count; /* 1 or 2 */
+};
+
+/* Pairs of a stage's first `minibatches` minibatches. */
+SCHEDULE_FUNCTION int32_t schedule_stage_pairs(const struct schedule_order *o, const struct schedule_stage *stage,
+                                               int32_t minibatches) {
+    int32_t per = o->units_per_minibatch, whole = o->units / per, first = stage->unit_begin / per;
+    if (minibatches <= first || stage->unit_begin >= o->units) return 0;
+    int32_t first_units = schedule_minimum((first + 1) * per, o->units) - stage->unit_begin;
+    int32_t pairs = schedule_divide_up(first_units * stage->columns, 2);
+    int32_t between = schedule_maximum(0, schedule_minimum(minibatches, whole) - first - 1);
+    pairs += between * schedule_divide_up(per * stage->columns, 2);
+    if (minibatches > whole && whole > first) pairs += schedule_divide_up(o->units % per * stage->columns, 2);
+    return pairs;
+}
+
+/* Pairs before step n. */
+SCHEDULE_FUNCTION int32_t schedule_order_step_pairs(const struct schedule_order *o, int32_t n) {
+    int32_t pairs = 0, minibatches = schedule_divide_up(o->units, o->units_per_minibatch);
+    for (int32_t i = 0; i < o->stage_count; i++)
+        pairs += schedule_stage_pairs(o, &o->stages[i], schedule_minimum(schedule_maximum(n - o->stages[i].lag, 0), minibatches));
+    return pairs;
+}
+
+/* Weight gradients come in even numbers an expert: H / tile.rows is even. */
+SCHEDULE_FUNCTION int32_t schedule_order_pair_count(const struct schedule_order *o) {
+    return schedule_order_step_pairs(o, schedule_order_step_count(o)) + o->wgrad_experts * schedule_order_wgrad_tiles(o) / 2;
+}
+
+/* Pair `index`, 0 <= index < pair count. */
+SCHEDULE_FUNCTION struct schedule_pair schedule_order_pair(const struct schedule_order *o, int32_t index) {
+    struct schedule_pair pair = {0, 2};
+    int32_t low = 0, high = schedule_order_step_count(o);
+    int32_t steps_end = schedule_order_step_pairs(o, high);
+    if (index >= steps_end) {
+        pair.first = schedule_order_step_begin(o, high) + 2 * (index - steps_end);
+        return pair;
+    }
+    while (high - low > 1) {
+        int32_t middle = (low + high) / 2;
+        if (schedule_order_step_pairs(o, middle) <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    int32_t inside = index - schedule_order_step_pairs(o, low);
+    pair.first = schedule_order_step_begin(o, low);
+    for (int32_t stage = 0; stage < o->stage_count; stage++) {
+        int32_t minibatch = low - o->stages[stage].lag;
+        int32_t begin = schedule_maximum(minibatch * o->units_per_minibatch, o->stages[stage].unit_begin);
+        int32_t end = schedule_minimum((minibatch + 1) * o->units_per_minibatch, o->units);
+        int32_t tasks = minibatch < 0 ? 0 : schedule_maximum(end - begin, 0) * o->stages[stage].columns;
+        if (inside < schedule_divide_up(tasks, 2)) {
+            pair.first += 2 * inside;
+            pair.count = schedule_minimum(2, tasks - 2 * inside);
+            break;
+        }
+        inside -= schedule_divide_up(tasks, 2);
+        pair.first += tasks;
+    }
+    return pair;
+}
+
+/* Executors take tasks in increasing order, so they walk: a cursor stands on one block, the tasks of one stage in one step or of
+ * one weight gradient matrix, and moves forward. Decoding a task costs one division, where schedule_order_task costs tens. */
+struct schedule_cursor {
+    int32_t step, stage;            /* past the steps: expert and matrix of a weight gradient */
+    int32_t task_begin, task_end;
+    int32_t pair_begin, pair_end;
+    int32_t units;                  /* of the block: its tasks run over units first */
+    struct schedule_task first;
+};
+
+SCHEDULE_FUNCTION struct schedule_cursor schedule_cursor_begin(void) {
+    struct schedule_cursor cursor = {0, -1, 0, 0, 0, 0, 1, {PHASE_NONE, -1, 0, 0, -1}};
+    return cursor;
+}
+
+/* To the next block, which may be empty. */
+SCHEDULE_FUNCTION void schedule_cursor_advance(const struct schedule_order *o, struct schedule_cursor *c) {
+    int32_t steps = schedule_order_step_count(o), columns;
+    if (++c->stage >= (c->step < steps ? o->stage_count : 3)) {
+        c->stage = 0;
+        c->step += 1;
+    }
+    c->task_begin = c->task_end;
+    c->pair_begin = c->pair_end;
+    if (c->step < steps) {
+        const struct schedule_stage *stage = &o->stages[c->stage];
+        int32_t minibatch = c->step - stage->lag;
+        int32_t begin = schedule_maximum(minibatch * o->units_per_minibatch, stage->unit_begin);
+        int32_t end = schedule_minimum((minibatch + 1) * o->units_per_minibatch, o->units);
+        c->units = minibatch < 0 ? 0 : schedule_maximum(end - begin, 0);
+        columns = stage->columns;
+        c->first.phase = stage->phase;
+        c->first.minibatch = minibatch;
+        c->first.tile_row = begin;
+        c->first.expert = -1;
+    } else {
+        c->units = o->wgrad_rows[c->stage];
+        columns = o->wgrad_columns[c->stage];
+        c->first.phase = PHASE_WGRAD_DOWN + c->stage;
+        c->first.minibatch = -1;
+        c->first.tile_row = 0;
+        c->first.expert = c->step - steps;
+    }
+    c->task_end = c->task_begin + c->units * columns;
+    c->pair_end = c->pair_begin + schedule_divide_up(c->units * columns, 2);
+}
+
+/* Task of the block that the cursor stands on. */
+SCHEDULE_FUNCTION struct schedule_task schedule_cursor_task(const struct schedule_cursor *c, int32_t index) {
+    struct schedule_task task = c->first;
+    int32_t inside = index - c->task_begin;
+    task.tile_column = inside / c->units;
+    task.tile_row += inside - task.tile_column * c->units;
+    return task;
+}
+
+/* Moves to task `index` of the order, at or after the block it stands on, and below the task count. */
+SCHEDULE_FUNCTION struct schedule_task schedule_cursor_seek_task(const struct schedule_order *o, struct schedule_cursor *c,
+                                                                 int32_t index) {
+    while (index >= c->task_end) schedule_cursor_advance(o, c);
+    return schedule_cursor_task(c, index);
+}
+
+/* The same for a pair; both its tasks are in the block. */
+SCHEDULE_FUNCTION struct schedule_pair schedule_cursor_seek_pair(const struct schedule_order *o, struct schedule_cursor *c,
+                                                                 int32_t index) {
+    while (index >= c->pair_end) schedule_cursor_advance(o, c);
+    struct schedule_pair pair;
+    pair.first = c->task_begin + 2 * (index - c->pair_begin);
+    pair.count = schedule_minimum(2, c->task_end - pair.first);
+    return pair;
+}
+
 enum { SCHEDULE_BACKWARD_TASK_FIRST = 1 << 24 };
 
 /* Task ids in a trace: compute tasks 0..n-1 in ticket order, communication tasks from n on; those of the backward pass

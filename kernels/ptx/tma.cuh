@@ -15,6 +15,16 @@ static __device__ __forceinline__ void tma_load_2d_shared(void *target, const CU
                  : "memory");
 }
 
+/* The same to the same place of several CTAs of the cluster, completing on the barrier at the same place in each. cta_mask: bit i
+ * for CTA i. */
+static __device__ __forceinline__ void tma_load_2d_shared_multicast(void *target, const CUtensorMap *map, int32_t column, int32_t row,
+                                                                    uint64_t *barrier, uint16_t cta_mask) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3}], [%4], %5;"
+                 ::"r"(shared_address(target)), "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier)), "h"(cta_mask)
+                 : "memory");
+}
+
 /* Fetches a tensor map into the descriptor cache. */
 static __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");

@@ -194,15 +194,17 @@ static __device__ __forceinline__ uint32_t comm_role(const struct cta_view *v, s
     struct comm_state state = {shared->chunk[warp], shared->zeros, shared->full[warp], 0};
     struct schedule_order compute_order = schedule_compute_order(s, v->total_rows);
     struct schedule_order order = schedule_comm_order(s, v->total_rows);
-    int32_t count = schedule_order_task_count(&order);
+    struct schedule_cursor cursor = schedule_cursor_begin();
+    int32_t count = schedule_order_task_count(&order), compute_count = schedule_order_task_count(&compute_order);
     for (int32_t i = v->cta * CTA_WARPS + warp; i < count; i += s->knobs.comm_sms * CTA_WARPS) {
-        struct schedule_task task = schedule_order_task(&order, i);
+        struct schedule_task task = schedule_cursor_seek_task(&order, &cursor, i);
         random_delay(v, ROLE_DISPATCH, (uint32_t)i);
-        if (!comm_task<pass>(v, lane, &state, &task, schedule_comm_task_id(s, &compute_order, i))) return 0;
+        if (!comm_task<pass>(v, lane, &state, &task, schedule_compute_task_id(s, compute_count + i))) return 0;
     }
     return 1;
 }
 
+/* Tells the peers when this rank has pushed everything. One thread of CTA 0. */
 static __device__ __forceinline__ uint32_t finish_role(const struct cta_view *v, struct mokscope_lane *lane) {
     uint32_t target = schedule_edge_target(&v->a->schedule, v->total_rows, EDGE_PUSHED, 0, v->epoch);
     if (!wait_counter_thread(v, lane, EDGE_PUSHED, 0, target, -1)) return 0;

@@ -5,14 +5,19 @@
  *              warpgroup; MMA 0 and 1: warpgroups 1 and 2, rows 0-63 and 64-127 of the tile
  *   task       full[slot]: 1 arrival (load, after writing the slot); empty[slot]: every thread that reads it (MMA 256,
  *              store 64). The slot is generic-proxy data only.
- *   stage      full[s]: 1 arrival + bytes (load announces, TMA delivers A and B); empty[s]: 2 arrivals (one thread of each
- *              MMA warpgroup, after wgmma_wait_group says that the stage was read)
+ *   stage      full[s]: 1 arrival + bytes (load announces, TMA delivers A and B, of which half of a shared B comes from the
+ *              other CTA of the pair); empty[s]: one thread of each MMA warpgroup of both CTAs, after wgmma_wait_group says that
+ *              the stage was read. So the CTAs of a pair go through their k blocks in step. A CTA that is not paired counts
+ *              its own two warpgroups only.
+ *   ticket     of a pair: member 0 draws, writes into member 1's shared memory, and arrives on its ticket_full (1 arrival, release
+ *              at cluster scope); member 1 reads and arrives on member 0's ticket_empty (1 arrival)
  *   staging    full[w]: 128 arrivals (all threads of MMA w, each after st.shared and the async-proxy fence); empty[w]:
  *              1 arrival (store w, after bulk_wait_group_read)
  *   Phase      a waiter of full starts with parity 0, a waiter of empty with parity 1 (the phase before the first) */
 #ifndef COMPUTE_SHARED_CUH
 #define COMPUTE_SHARED_CUH
 
+#include "ptx/cluster.cuh"
 #include "roles/wait.cuh"
 
 /* Rows of 128 bytes in the 128-byte swizzle. K-major: TILE_ROWS (a) and TILE_N (b) rows of one k block. MN-major: boxes of 64
@@ -29,6 +34,8 @@ struct task_slot {
     struct schedule_task task;
     int32_t id;
     int32_t expert;
+    bool share; /* both CTAs of the pair read the same B */
+    bool echo;  /* the pair has one task, this CTA only keeps step: it computes the same tile and drops it */
 };
 
 struct compute_shared {
@@ -38,6 +45,8 @@ struct compute_shared {
     uint64_t task_full[TASK_SLOTS], task_empty[TASK_SLOTS];
     uint64_t staging_full[MMA_WARPGROUPS], staging_empty[MMA_WARPGROUPS];
     struct task_slot task[TASK_SLOTS];
+    uint64_t ticket_full[TICKET_SLOTS], ticket_empty[TICKET_SLOTS];
+    uint32_t ticket[TICKET_SLOTS];
 };
 
 enum { TASK_READERS = MMA_WARPGROUPS * WARPGROUP_THREADS + STORE_WARPS * 32 };
@@ -87,10 +96,14 @@ static __device__ __forceinline__ void ring_advance(struct ring_position *p, uin
     }
 }
 
-static __device__ void compute_barriers_init(struct compute_shared *shared) {
+static __device__ void compute_barriers_init(struct compute_shared *shared, bool paired) {
     for (int i = 0; i < STAGE_COUNT; i++) {
         mbarrier_init_shared(&shared->stage_full[i], 1);
-        mbarrier_init_shared(&shared->stage_empty[i], MMA_WARPGROUPS);
+        mbarrier_init_shared(&shared->stage_empty[i], MMA_WARPGROUPS * (paired ? PAIR_CTAS : 1));
+    }
+    for (int i = 0; i < TICKET_SLOTS; i++) {
+        mbarrier_init_shared(&shared->ticket_full[i], 1);
+        mbarrier_init_shared(&shared->ticket_empty[i], 1);
     }
     for (int i = 0; i < TASK_SLOTS; i++) {
         mbarrier_init_shared(&shared->task_full[i], 1);

@@ -1,6 +1,11 @@
-/* A CTA of either pass: which roles its warps play. The first comm_sms CTAs of a rank communicate, the others compute; one CTA
- * an SM. A launch holds one rank, or all of them (cooperative): rank = first rank + CTA / rank_ctas. Ranks that share a GPU as
- * separate launches must be co-resident. */
+/* A CTA of either pass: which roles its warps play. CTAs come in pairs (clusters of two), one CTA an SM. The first comm_sms CTAs of
+ * a rank communicate, the others compute; a pair that has no more to communicate joins the computing ones. A launch holds one
+ * rank, or all of them (cooperative): rank = first rank + CTA / rank_ctas. Ranks that share a GPU as separate launches must be
+ * co-resident.
+ *
+ * PROTOCOL pair
+ *   Shared memory of the other CTA is touched (multicast loads, stage and ticket barriers) only while both compute: between a
+ *   cluster barrier after the barriers' initialisation and the one at the end of the kernel, which every thread reaches. */
 #ifndef CTA_CUH
 #define CTA_CUH
 
@@ -26,54 +31,82 @@ enum {
 static_assert(sizeof(union cta_shared) <= SHARED_BYTES_MAXIMUM, "shared memory of a CTA");
 static_assert(STAGE_BYTES % 1024 == 0, "a swizzled tile starts on 1,024 bytes");
 
-/* Warps of the rank that reduce: all of the communication CTAs, the MMA warps of the others. */
-static __device__ __forceinline__ int32_t reduce_worker_count(const struct cta_view *v) {
-    int32_t comm = v->a->schedule.knobs.comm_sms;
-    return comm * CTA_WARPS + (v->a->rank_ctas - comm) * COMPUTE_REDUCE_WARPS;
-}
-
+/* The same warps of every CTA reduce, whatever its other roles. */
 template <int pass>
-static __device__ __forceinline__ void comm_cta(const struct cta_view *v, union cta_shared *shared) {
-    int32_t warp = threadIdx.x / 32;
-    comm_shared_init(&shared->comm);
-    __syncthreads();
-    struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_DISPATCH, 0);
-    uint32_t running = comm_role<pass>(v, &lane, &shared->comm);
-    if (v->cta == 0 && threadIdx.x == 0 && running) running = finish_role(v, &lane);
-    running = __shfl_sync(0xffffffffu, running, 0);
-    mokscope_lane_adopt(&lane);
-    if (running) reduce_role<pass>(v, &lane, v->cta * CTA_WARPS + warp, reduce_worker_count(v));
-    mokscope_lane_close(&lane);
+static __device__ __forceinline__ void reduce_warp(const struct cta_view *v, struct mokscope_lane *lane) {
+    int32_t worker = v->cta * COMPUTE_REDUCE_WARPS + (int32_t)(threadIdx.x - WARPGROUP_THREADS) / 32;
+    reduce_role<pass>(v, lane, worker, v->a->rank_ctas * COMPUTE_REDUCE_WARPS);
 }
 
 template <int pass>
 static __device__ __forceinline__ void feed_warp(const struct cta_view *v, struct compute_shared *shared, int32_t warp) {
     if (warp == LOAD_WARP) {
-        struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_LOAD, 0);
+        struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_LOAD, blockIdx.x / PAIR_CTAS);
         if (threadIdx.x == 0) load_role<pass>(v, &lane, shared);
         if (threadIdx.x == 0) mokscope_lane_close_thread(&lane);
     } else if (warp >= STORE_WARP_FIRST) {
-        struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_STORE, 0);
+        struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_STORE, blockIdx.x / PAIR_CTAS);
         store_role<pass>(v, &lane, shared, warp - STORE_WARP_FIRST);
         mokscope_lane_close(&lane);
+    } else if (v->cta == 0) {
+        struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_FINISH, blockIdx.x / PAIR_CTAS);
+        if (threadIdx.x % 32 == 0) finish_role(v, &lane);
+        if (threadIdx.x % 32 == 0) mokscope_lane_close_thread(&lane);
     }
 }
 
 template <int pass>
 static __device__ __forceinline__ void mma_warpgroup(const struct cta_view *v, struct compute_shared *shared) {
     int32_t warp = threadIdx.x / 32, group = threadIdx.x / WARPGROUP_THREADS - 1;
-    int32_t comm = v->a->schedule.knobs.comm_sms;
     struct mokscope_lane lane = mokscope_lane_null();
-    if (warp % 4 == 0) lane = mokscope_lane_open(v->rank, ROLE_MMA, 0);
+    if (warp % 4 == 0) lane = mokscope_lane_open(v->rank, ROLE_MMA, blockIdx.x / PAIR_CTAS);
     mma_role<pass>(v, &lane, shared, group);
-    reduce_role<pass>(v, &lane, comm * CTA_WARPS + (v->cta - comm) * COMPUTE_REDUCE_WARPS + warp - 4, reduce_worker_count(v));
+    reduce_warp<pass>(v, &lane);
     mokscope_lane_close(&lane);
+}
+
+/* Computes to the end of the kernel. If paired, both CTAs come here. */
+template <int pass>
+static __device__ __forceinline__ void compute_cta(const struct cta_view *v, struct compute_shared *shared) {
+    if (threadIdx.x == 0) compute_barriers_init(shared, v->paired);
+    __syncthreads();
+    if (v->paired) {
+        cluster_arrive();
+        cluster_wait();
+    }
+    if (threadIdx.x < WARPGROUP_THREADS)
+        feed_warp<pass>(v, shared, (int32_t)threadIdx.x / 32);
+    else
+        mma_warpgroup<pass>(v, shared);
+    __syncwarp();
+}
+
+/* Whether a communication CTA computes afterwards: not on the combine path ring, which keeps it busy to the end, nor if its
+ * neighbour is a computing CTA, which then has no partner either. */
+template <int pass> static __device__ __forceinline__ bool comm_cta_joins(const struct cta_view *v) {
+    return (pass == PASS_BACKWARD || v->a->schedule.knobs.combine == COMBINE_DIRECT) && (v->cta | 1) < v->a->schedule.knobs.comm_sms;
+}
+
+/* Communicates; without joining the computing CTAs afterwards, it also finishes (CTA 0) and reduces. A call, because in line before
+ * the computing roles it makes them spill (1,168 bytes, nvcc 13.0). */
+template <int pass>
+static __device__ __noinline__ void comm_cta(const struct cta_view *v, union cta_shared *shared, bool joins) {
+    comm_shared_init(&shared->comm);
+    __syncthreads();
+    struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_DISPATCH, blockIdx.x / PAIR_CTAS);
+    uint32_t running = comm_role<pass>(v, &lane, &shared->comm);
+    if (!joins && v->cta == 0 && threadIdx.x == 0 && running) running = finish_role(v, &lane);
+    running = __shfl_sync(0xffffffffu, running, 0);
+    mokscope_lane_adopt(&lane);
+    if (!joins && running && threadIdx.x >= WARPGROUP_THREADS) reduce_warp<pass>(v, &lane);
+    mokscope_lane_close(&lane);
+    __syncthreads();
 }
 
 /* Routing table and rank barrier. Returns 0 after an abort. */
 static __device__ __forceinline__ uint32_t enter(struct cta_view *v, struct route_shared *shared) {
     struct mokscope_lane lane = mokscope_lane_null();
-    if (threadIdx.x < 32) lane = mokscope_lane_open(v->rank, ROLE_ENTRY, 0);
+    if (threadIdx.x < 32) lane = mokscope_lane_open(v->rank, ROLE_ENTRY, blockIdx.x / PAIR_CTAS);
     uint32_t running = entry_role(v, &lane, shared);
     if (threadIdx.x == 0) mokscope_lane_close_thread(&lane);
     return running;
@@ -83,21 +116,19 @@ static __device__ __forceinline__ uint32_t enter(struct cta_view *v, struct rout
 template <int pass>
 static __device__ __forceinline__ void layer_cta(const struct layer_arguments *a, const struct backward_arguments *backward,
                                                  union cta_shared *shared) {
-    int32_t rank = a->rank_first + (int32_t)blockIdx.x / a->rank_ctas;
+    int32_t rank = a->rank_first + (int32_t)blockIdx.x / a->rank_ctas, cta = (int32_t)blockIdx.x % a->rank_ctas;
     const struct rank_arguments *r = &a->ranks[rank];
-    struct cta_view view = {a, r, rank, (int32_t)blockIdx.x % a->rank_ctas, 0, r->control[rank]->epoch + 1, NULL, backward};
+    struct cta_view view = {a, r, rank, cta, 0, r->control[rank]->epoch + 1, NULL, cluster_cta_rank(), false, backward};
     view.counters = r->counters + view.epoch % 2 * counter_words(a);
-    if (!enter(&view, &shared->route)) return;
-    if (view.cta < a->schedule.knobs.comm_sms) {
-        comm_cta<pass>(&view, shared);
-        return;
+    if (enter(&view, &shared->route)) {
+        bool communicates = view.cta < a->schedule.knobs.comm_sms, joins = comm_cta_joins<pass>(&view);
+        view.paired = communicates ? joins : (view.cta & ~1) >= a->schedule.knobs.comm_sms;
+        if (communicates) comm_cta<pass>(&view, shared, joins);
+        if (!communicates || joins) compute_cta<pass>(&view, &shared->compute);
     }
-    if (threadIdx.x == 0) compute_barriers_init(&shared->compute);
-    __syncthreads();
-    if (threadIdx.x < WARPGROUP_THREADS)
-        feed_warp<pass>(&view, &shared->compute, (int32_t)threadIdx.x / 32);
-    else
-        mma_warpgroup<pass>(&view, &shared->compute);
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
 }
 
 /* Enqueues a kernel of rank_count ranks; cooperative if there are several. Returns a cudaError_t as int. */

@@ -17,6 +17,13 @@ template <int mn_major> static __device__ __forceinline__ constexpr uint64_t ope
     return (uint64_t)((mn_major ? 16 * 128 / 16 : 16 * 2 / 16) * i);
 }
 
+/* Gives a stage back to whoever fills it: both CTAs of a pair. One thread of the warpgroup. remote: the other CTA's stage_empty,
+ * 0 without one. */
+static __device__ __forceinline__ void stage_release(struct compute_shared *shared, uint32_t stage, uint32_t remote) {
+    mbarrier_arrive_shared(&shared->stage_empty[stage]);
+    if (remote != 0) mbarrier_arrive_cluster(remote + stage * (uint32_t)sizeof(uint64_t));
+}
+
 /* Stages of one tile: D [64, 256] += A [64, K] B [256, K]^T. A stage is released when the wgmma that read it has retired,
  * one k block late. Returns 0 after an abort. */
 template <int a_mn_major, int b_mn_major>
@@ -24,11 +31,14 @@ static __device__ __forceinline__ uint32_t mma_tile(const struct cta_view *v, st
                                                     struct mma_state *state, int32_t group, int32_t k_blocks, float (&d)[128],
                                                     uint32_t *stall) {
     uint32_t previous = 0;
+    const uint32_t remote = v->paired ? cluster_address(shared->stage_empty, v->pair_member ^ 1u) : 0;
+    const bool releases = threadIdx.x % WARPGROUP_THREADS == 0;
+    struct ring_position position = state->stage;
 #pragma unroll
     for (int i = 0; i < 128; i++) d[i] = 0.0f; /* also tells the compiler that nothing is live between tasks */
     for (int32_t k = 0; k < k_blocks; k++) {
-        uint32_t stage = state->stage.slot;
-        if (!wait_barrier_stall(v, &shared->stage_full[stage], state->stage.parity, EDGE_STAGE_FULL, stage, stall)) {
+        uint32_t stage = position.slot;
+        if (!wait_barrier_stall(v, &shared->stage_full[stage], position.parity, EDGE_STAGE_FULL, stage, stall)) {
             wgmma_wait_group<0>();
             return 0;
         }
@@ -43,13 +53,14 @@ static __device__ __forceinline__ uint32_t mma_tile(const struct cta_view *v, st
         wgmma_commit_group();
         wgmma_pin_accumulator(d);
         wgmma_wait_group<1>();
-        if (k > 0 && threadIdx.x % WARPGROUP_THREADS == 0) mbarrier_arrive_shared(&shared->stage_empty[previous]);
+        if (k > 0 && releases) stage_release(shared, previous, remote);
         previous = stage;
-        ring_advance(&state->stage, STAGE_COUNT);
+        ring_advance(&position, STAGE_COUNT);
     }
+    state->stage = position;
     wgmma_wait_group<0>();
     wgmma_pin_accumulator(d);
-    if (k_blocks > 0 && threadIdx.x % WARPGROUP_THREADS == 0) mbarrier_arrive_shared(&shared->stage_empty[previous]);
+    if (k_blocks > 0 && releases) stage_release(shared, previous, remote);
     return 1;
 }
 
@@ -93,6 +104,7 @@ static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct
         uint32_t mma_begin = mokscope_clock();
         if (!mma_task_tile<pass>(v, shared, &state, &slot, group, k_blocks, d, &stall)) return;
         mokscope_span(lane, MOKSCOPE_LEVEL_PHASE, mma_begin, EVENT_MMA_TILE, stall >> 6, (uint32_t)slot.id);
+        if (slot.echo) continue;
         if (group == 0) mma_release(v, lane, &slot);
         struct epilogue e = {v, lane, shared, &state, &slot, group, 0, 0};
         if (!(pass == PASS_FORWARD ? epilogue_forward(&e, d) : epilogue_backward(&e, d))) return;

@@ -177,6 +177,7 @@ static __device__ __forceinline__ void store_role(const struct cta_view *v, stru
     for (;;) {
         struct task_slot slot = task_take(v, lane, shared, &position, false);
         if (slot.task.phase == PHASE_NONE) break;
+        if (slot.echo) continue;
         random_delay(v, ROLE_STORE, (uint32_t)slot.id * 2u + (uint32_t)group);
         if (!store_task<pass>(v, lane, shared, &slot, group, &full_parity)) break;
     }

@@ -25,6 +25,8 @@ struct cta_view {
     int32_t total_rows; /* padded */
     uint32_t epoch;     /* launches of this rank, this one included */
     uint32_t *counters;                 /* of this epoch */
+    uint32_t pair_member;               /* 0 or 1: this CTA's place in its pair (cluster) */
+    bool paired;                        /* both CTAs of the pair compute; a pair of a communication and a compute CTA is not */
     const struct backward_arguments *b; /* NULL in the forward pass */
 };
 

@@ -34,7 +34,7 @@ class Options(ctypes.Structure):
 
 def load_library():
     default = pathlib.Path(__file__).resolve().parents[2] / "build" / "libmok.so"
-    library = ctypes.CDLL(os.environ.get("MOK_LIBRARY", str(default)), mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(os.environ.get("MOK_LIBRARY", str(default)), mode=ctypes.RTLD_LOCAL)
     library.mok_layer_forward_flops.restype = ctypes.c_double
     library.mok_layer_options.restype = ctypes.POINTER(Options)
     return library
