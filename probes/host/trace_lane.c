@@ -116,21 +116,14 @@ int trace_lane_register(struct trace_writer *writer, struct error *error) {
 
 /* --- a lane ---------------------------------------------------------------------------------------------------------- */
 
+/* A rank that nobody described gets a row by its first lane. */
 static int see_rank(struct trace_writer *writer, uint32_t rank, int32_t device_id, struct error *error) {
-    if (rank < writer->rank_capacity && writer->ranks_seen[rank]) return 0;
-    if (rank < 65536 && rank >= writer->rank_capacity) {
-        uint32_t capacity = rank + 64;
-        uint8_t *grown = realloc(writer->ranks_seen, capacity);
-        if (grown == NULL) return error_set(error, ERROR_FAILURE, "out of memory");
-        memset(grown + writer->rank_capacity, 0, capacity - writer->rank_capacity);
-        writer->ranks_seen = grown;
-        writer->rank_capacity = capacity;
-    }
+    if (trace_writer_rank_device(writer, rank) != RANK_UNSEEN) return 0;
     sqlite3_stmt *statement = trace_writer_statement(writer, STATEMENT_RANK_DEFAULT, error);
     if (statement == NULL) return writer->failure.code;
     trace_writer_bind(statement, "uil", rank, device_id, (int64_t)getpid());
     int status = trace_writer_step(writer, statement, 0, error);
-    if (!status && rank < writer->rank_capacity) writer->ranks_seen[rank] = 1;
+    if (!status && trace_writer_see_rank(writer, rank, device_id)) return error_set(error, ERROR_FAILURE, "out of memory");
     return status;
 }
 

@@ -79,11 +79,42 @@ static int write_module_tables(struct trace_writer *writer, const struct mokscop
     return status;
 }
 
+static int is_scope(const char *scope) {
+    return scope != NULL && (strcmp(scope, "cta") == 0 || strcmp(scope, "gpu") == 0 || strcmp(scope, "sys") == 0);
+}
+
+/* A table somebody wrote by hand: what would break foreign keys or checks of the schema is said here by name. */
+static int check_module(const struct mokscope_module *module, struct error *error) {
+    if (module->event_count > MOKSCOPE_EVENT_MASK + 1)
+        return error_set(error, ERROR_USAGE, "module '%s' has %u events, the record format holds %u", module->name,
+                         module->event_count, MOKSCOPE_EVENT_MASK + 1);
+    for (uint32_t i = 0; i < module->edge_count; i++) {
+        const struct mokscope_edge_row *edge = &module->edges[i];
+        int32_t producer = edge->producer_role, consumer = edge->consumer_role;
+        if (producer < 0 || consumer < 0 || (uint32_t)producer >= module->role_count || (uint32_t)consumer >= module->role_count)
+            return error_set(error, ERROR_USAGE, "edge '%s' of module '%s' is between roles %d and %d, it has %u roles",
+                             edge->name, module->name, producer, consumer, module->role_count);
+        if (!is_scope(edge->scope))
+            return error_set(error, ERROR_USAGE, "edge '%s' of module '%s' has scope '%s', not cta, gpu or sys", edge->name,
+                             module->name, edge->scope != NULL ? edge->scope : "");
+    }
+    for (uint32_t i = 0; i < module->event_count; i++) {
+        const struct mokscope_event_row *event = &module->events[i];
+        if (event->name == NULL) continue;
+        if (event->kind >= LANE_KIND_COUNT)
+            return error_set(error, ERROR_USAGE, "event '%s' of module '%s' has unknown kind %u", event->name, module->name,
+                             event->kind);
+        if (event->edge >= 0 && (uint32_t)event->edge >= module->edge_count)
+            return error_set(error, ERROR_USAGE, "event '%s' of module '%s' names edge %d, it has %u edges", event->name,
+                             module->name, event->edge, module->edge_count);
+    }
+    return 0;
+}
+
 int trace_write_module(struct trace_writer *writer, const struct mokscope_module *module, int32_t *module_id,
                        struct error *error) {
-    if (module->event_count > MOKSCOPE_EVENT_MASK + 1)
-        return error_set(error, ERROR_FAILURE, "module '%s' has %u events, the format holds %u", module->name,
-                         module->event_count, MOKSCOPE_EVENT_MASK + 1);
+    int valid = check_module(module, error);
+    if (valid) return valid;
     uint8_t *kinds = malloc(module->event_count + 1u);
     struct writer_module *grown = realloc(writer->modules, ((size_t)writer->module_count + 1) * sizeof *grown);
     if (grown != NULL) writer->modules = grown;
@@ -147,7 +178,10 @@ int trace_write_rank(struct trace_writer *writer, int32_t rank, int32_t device_i
     sqlite3_stmt *statement = trace_writer_statement(writer, STATEMENT_RANK, error);
     if (statement == NULL) return writer->failure.code;
     trace_writer_bind(statement, "iil", rank, device_id, process_id);
-    return trace_writer_step(writer, statement, 1, error);
+    int status = trace_writer_step(writer, statement, 1, error);
+    if (!status && rank >= 0 && trace_writer_see_rank(writer, (uint32_t)rank, device_id))
+        return error_set(error, ERROR_FAILURE, "out of memory");
+    return status;
 }
 
 int trace_write_device_clock(struct trace_writer *writer, int32_t device_id, const struct clock_offset *offset,
@@ -160,11 +194,14 @@ int trace_write_device_clock(struct trace_writer *writer, int32_t device_id, con
                       offset->residual_ns, offset->width_ns, offset->readings);
     int status = trace_writer_step(writer, statement, 1, error);
     if (status) return status;
-    statement = trace_writer_statement(writer, STATEMENT_REFIT, error);
-    if (statement == NULL) return writer->failure.code;
-    trace_writer_bind(statement, "illdlld", device_id, device->clock.base_ns, device->clock.offset_ns,
-                      device->clock.drift, offset->base_ns, offset->offset_ns, offset->drift);
-    status = trace_writer_step(writer, statement, 1, error);
+    static const enum trace_statement refits[] = {STATEMENT_REFIT, STATEMENT_REFIT_HANGS};
+    for (int i = 0; !status && i < 2; i++) {
+        statement = trace_writer_statement(writer, refits[i], error);
+        if (statement == NULL) return writer->failure.code;
+        trace_writer_bind(statement, "illdlld", device_id, device->clock.base_ns, device->clock.offset_ns,
+                          device->clock.drift, offset->base_ns, offset->offset_ns, offset->drift);
+        status = trace_writer_step(writer, statement, 1, error);
+    }
     if (!status) device->clock = *offset;
     return status;
 }
@@ -213,9 +250,10 @@ int trace_write_hangs(struct trace_writer *writer, const struct mokscope_hang_ro
             refused++;
             continue;
         }
-        struct writer_device *device = writer->device_count > 0 ? &writer->devices[0] : NULL;
         int64_t since = (int64_t)row->since_globaltimer_ns;
-        if (since != 0 && device != NULL) since = clock_offset_apply(&device->clock, since);
+        int32_t device_id = row->rank >= 0 ? trace_writer_rank_device(writer, (uint32_t)row->rank) : RANK_UNSEEN;
+        for (int32_t d = 0; since != 0 && d < writer->device_count; d++)
+            if (writer->devices[d].device_id == device_id) since = clock_offset_apply(&writer->devices[d].clock, since);
         sqlite3_stmt *statement = trace_writer_statement(writer, STATEMENT_HANG, error);
         if (statement == NULL) return writer->failure.code;
         trace_writer_bind(statement, "iuuiuuuil", row->rank, row->cta, row->warp, edge_id, row->counter_index,

@@ -46,6 +46,11 @@ static const char *const statement_sql[STATEMENT_COUNT] = {
                         " + CAST(round(?7 * (?2 - ?5 + (base_ns - ?3 - ?2) / (1.0 + ?4))) AS INTEGER),"
                         " ns_per_tick = ns_per_tick * (1.0 + ?7) / (1.0 + ?4)"
                         " WHERE lane_id IN (SELECT lane_id FROM lane JOIN launch USING (launch_id) WHERE device_id = ?1)",
+    [STATEMENT_REFIT_HANGS] = "UPDATE hang SET"
+                              " since_ns = since_ns - ?3 + ?6"
+                              " - CAST(round((since_ns - ?3 - ?2) * ?4 / (1.0 + ?4)) AS INTEGER)"
+                              " + CAST(round(?7 * (?2 - ?5 + (since_ns - ?3 - ?2) / (1.0 + ?4))) AS INTEGER)"
+                              " WHERE since_ns <> 0 AND rank IN (SELECT rank FROM rank WHERE device_id = ?1)",
     [STATEMENT_MODULE] = "INSERT INTO module VALUES (?, ?)",
     [STATEMENT_ROLE] = "INSERT INTO role VALUES (?, ?, ?, ?, ?)",
     [STATEMENT_EDGE] = "INSERT INTO edge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -190,6 +195,24 @@ struct writer_device *trace_writer_device(struct trace_writer *writer, int32_t d
     return device;
 }
 
+int32_t trace_writer_rank_device(const struct trace_writer *writer, uint32_t rank) {
+    return rank < writer->rank_capacity ? writer->rank_devices[rank] : RANK_UNSEEN;
+}
+
+int trace_writer_see_rank(struct trace_writer *writer, uint32_t rank, int32_t device_id) {
+    if (rank >= RANK_MAXIMUM) return 0;
+    if (rank >= writer->rank_capacity) {
+        uint32_t capacity = rank + 64;
+        int32_t *grown = realloc(writer->rank_devices, capacity * sizeof *grown);
+        if (grown == NULL) return -1;
+        for (uint32_t i = writer->rank_capacity; i < capacity; i++) grown[i] = RANK_UNSEEN;
+        writer->rank_devices = grown;
+        writer->rank_capacity = capacity;
+    }
+    writer->rank_devices[rank] = device_id;
+    return 0;
+}
+
 /* --- path ------------------------------------------------------------------------------------------------------------ */
 
 enum path_kind { PATH_ABSENT, PATH_TRACE, PATH_EMPTY, PATH_OTHER, PATH_FOLDER };
@@ -277,7 +300,7 @@ static void release(struct trace_writer *writer) {
     free(writer->modules);
     free(writer->launches);
     free(writer->devices);
-    free(writer->ranks_seen);
+    free(writer->rank_devices);
     lane_decode_release(&writer->decoder);
     free(writer->path);
     free(writer);
@@ -354,6 +377,21 @@ static const char lost_records_sql[] =
     " ' overwritten in full rings: raise --records' FROM lane JOIN role USING (role_id) WHERE lost_count > 0"
     " GROUP BY role_id";
 
+/* Rows described ahead of ranks that never came: they would point nowhere. */
+static int drop_rows_of_unknown_ranks(struct trace_writer *writer, struct error *error) {
+    static const char *const sql[] = {"DELETE FROM task WHERE rank NOT IN (SELECT rank FROM rank)",
+                                      "DELETE FROM edge_target WHERE rank NOT IN (SELECT rank FROM rank)"};
+    static const char *const kinds[] = {"task", "target"};
+    int status = 0;
+    for (int i = 0; !status && i < 2; i++) {
+        status = run_sql(writer, sql[i], "finish", error);
+        if (!status)
+            status = trace_write_loss(writer, "recorder", kinds[i], sqlite3_changes(writer->database),
+                                      "rows of ranks that never appeared", error);
+    }
+    return status;
+}
+
 static int64_t count_violations(struct trace_writer *writer) {
     sqlite3_stmt *statement = NULL;
     int64_t count = 0;
@@ -374,6 +412,7 @@ static int write_losses(struct trace_writer *writer, struct error *error) {
                                   "lanes whose role is not in their module's table", error);
     if (!status && trace_writer_statement(writer, STATEMENT_LOSS, error) == NULL) status = writer->failure.code;
     if (!status) status = run_sql(writer, lost_records_sql, "finish", error);
+    if (!status) status = drop_rows_of_unknown_ranks(writer, error);
     return status;
 }
 
@@ -413,13 +452,23 @@ int trace_write_close(struct trace_writer *writer, const char *state, int exit_s
 
 /* --- after the recorded program -------------------------------------------------------------------------------------- */
 
-static int64_t query_integer(sqlite3 *database, const char *sql) {
+/* First value of the query's first row; 0, or -1 with the database's error. */
+static int query_integer(sqlite3 *database, const char *sql, int64_t *value) {
     sqlite3_stmt *statement = NULL;
-    int64_t value = 0;
-    if (sqlite3_prepare_v2(database, sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
-        value = sqlite3_column_int64(statement, 0);
+    int got = sqlite3_prepare_v2(database, sql, -1, &statement, NULL) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW;
+    if (got) *value = sqlite3_column_int64(statement, 0);
     sqlite3_finalize(statement);
-    return value;
+    return got ? 0 : -1;
+}
+
+static int update_run(sqlite3 *database, int exit_status) {
+    char *sql = sqlite3_mprintf("UPDATE run SET state = CASE state WHEN 'recording' THEN 'cut' ELSE state END,"
+                                " end_utc_ns = ifnull(end_utc_ns, %lld), exit_status = CASE WHEN %d < 0 THEN exit_status"
+                                " ELSE %d END; PRAGMA journal_mode = DELETE",
+                                realtime_ns(), exit_status, exit_status);
+    int code = sql != NULL ? sqlite3_exec(database, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    return code;
 }
 
 static void fill_summary(sqlite3 *database, struct trace_summary *summary) {
@@ -428,37 +477,37 @@ static void fill_summary(sqlite3 *database, struct trace_summary *summary) {
         sqlite3_step(statement) == SQLITE_ROW)
         snprintf(summary->state, sizeof summary->state, "%s", (const char *)sqlite3_column_text(statement, 0));
     sqlite3_finalize(statement);
-    summary->span_count = query_integer(database, "SELECT ifnull(max(span_id), 0) FROM span");
-    summary->wait_count = query_integer(database, "SELECT ifnull(max(wait_id), 0) FROM wait");
-    summary->signal_count = query_integer(database, "SELECT ifnull(max(signal_id), 0) FROM signal");
-    summary->lane_count = query_integer(database, "SELECT count(*) FROM lane");
-    summary->launch_count = query_integer(database, "SELECT count(*) FROM launch");
-    summary->kernel_count = query_integer(database, "SELECT count(*) FROM kernel");
-    summary->lost_count = query_integer(database, "SELECT ifnull(sum(count), 0) FROM loss WHERE kind <> 'refused'");
+    query_integer(database, "SELECT ifnull(max(span_id), 0) FROM span", &summary->span_count);
+    query_integer(database, "SELECT ifnull(max(wait_id), 0) FROM wait", &summary->wait_count);
+    query_integer(database, "SELECT ifnull(max(signal_id), 0) FROM signal", &summary->signal_count);
+    query_integer(database, "SELECT count(*) FROM lane", &summary->lane_count);
+    query_integer(database, "SELECT count(*) FROM launch", &summary->launch_count);
+    query_integer(database, "SELECT count(*) FROM kernel", &summary->kernel_count);
+    query_integer(database, "SELECT ifnull(sum(count), 0) FROM loss WHERE kind <> 'refused'", &summary->lost_count);
 }
 
 int trace_write_finalise(const char *path, int exit_status, struct trace_summary *summary, struct error *error) {
     if (summary != NULL) memset(summary, 0, sizeof *summary);
+    static const char count_tables_sql[] = "SELECT count(*) FROM sqlite_schema";
     sqlite3 *database = NULL;
+    int64_t tables = 0;
     int status = 0;
     if (path_examine(path) == PATH_ABSENT) {
         status = error_set(error, ERROR_FAILURE, "no trace '%s'", path);
         error_hint(error, "the program may never have used a GPU");
         return status;
     }
-    char status_text[16];
-    snprintf(status_text, sizeof status_text, "%d", exit_status);
-    char *sql = sqlite3_mprintf("UPDATE run SET state = CASE state WHEN 'recording' THEN 'cut' ELSE state END,"
-                                " end_utc_ns = ifnull(end_utc_ns, %lld), exit_status = %s; PRAGMA journal_mode = DELETE",
-                                realtime_ns(), exit_status < 0 ? "NULL" : status_text);
-    if (sql == NULL || sqlite3_open_v2(path, &database, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
-        sqlite3_busy_timeout(database, BUSY_MS) != SQLITE_OK ||
-        sqlite3_exec(database, sql, NULL, NULL, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(path, &database, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
+        sqlite3_busy_timeout(database, BUSY_MS) != SQLITE_OK || query_integer(database, count_tables_sql, &tables)) {
+        status = describe_failure(error, database, path, "finish");
+    } else if (tables == 0) {
+        status = error_set(error, ERROR_FAILURE, "trace '%s' is empty: its recording ended while it was being created", path);
+        error_hint(error, "record it again");
+    } else if (update_run(database, exit_status) != SQLITE_OK) {
         status = describe_failure(error, database, path, "finish");
     } else if (summary != NULL) {
         fill_summary(database, summary);
     }
-    sqlite3_free(sql);
     sqlite3_close(database);
     return status;
 }

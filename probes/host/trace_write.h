@@ -93,14 +93,15 @@ int trace_write_close(struct trace_writer *writer, const char *state, int exit_s
 void trace_write_abandon(struct trace_writer *writer);
 
 /* After the recorded program has ended: recovers a file whose writer died, marks it `cut` if it still says `recording`,
- * stores the exit status (< 0: unknown) and leaves one file. summary may be NULL. */
+ * stores the exit status (< 0: leaves what is there) and leaves one file. summary may be NULL. */
 int trace_write_finalise(const char *path, int exit_status, struct trace_summary *summary, struct error *error);
 
 /* Commits what was written so far. */
 int trace_write_flush(struct trace_writer *writer, struct error *error);
 
 /* Stores a module's roles, edges and events with ids offset past those already there. The rows must live as long as the
- * writer. */
+ * writer. Errors: usage (nothing stored, the writer stays usable) when the table contradicts itself: an edge whose role, or
+ * an event whose edge, the module does not have, an unknown kind or scope, more events than the record format holds. */
 int trace_write_module(struct trace_writer *writer, const struct mokscope_module *module, int32_t *module_id,
                        struct error *error);
 
@@ -111,10 +112,11 @@ int trace_write_device(struct trace_writer *writer, const struct trace_device *d
 /* Stores or replaces. Ranks that only lanes mention get a row by themselves. */
 int trace_write_rank(struct trace_writer *writer, int32_t rank, int32_t device_id, int64_t process_id,
                      struct error *error);
-/* Sets a device's line to trace time and moves the fits of its lanes already in the file onto it. Until it is called the
- * line is the identity. */
+/* Sets a device's line to trace time and moves what the file holds of it (fits of lanes, hangs of ranks) onto it. Until it is
+ * called the line is the identity. */
 int trace_write_device_clock(struct trace_writer *writer, int32_t device_id, const struct clock_offset *offset,
                              struct error *error);
+/* Tasks and targets may come before their ranks; those whose rank never comes are counted in `loss`. */
 int trace_write_tasks(struct trace_writer *writer, const struct mokscope_task_row *rows, size_t count,
                       struct error *error);
 int trace_write_targets(struct trace_writer *writer, const struct mokscope_target_row *rows, size_t count,

@@ -7,7 +7,7 @@
 
 #include <sqlite3.h>
 
-enum { TRACE_COMMIT_ROWS = 500000 };
+enum { TRACE_COMMIT_ROWS = 500000, RANK_UNSEEN = -1, RANK_MAXIMUM = 65536 };
 
 enum trace_statement {
     STATEMENT_ATTRIBUTE,
@@ -16,6 +16,7 @@ enum trace_statement {
     STATEMENT_RANK_DEFAULT,
     STATEMENT_DEVICE_CLOCK,
     STATEMENT_REFIT,
+    STATEMENT_REFIT_HANGS,
     STATEMENT_MODULE,
     STATEMENT_ROLE,
     STATEMENT_EDGE,
@@ -78,7 +79,7 @@ struct trace_writer {
     int64_t launch_count, launch_capacity;
     struct writer_device *devices;
     int32_t device_count;
-    uint8_t *ranks_seen; /* [rank_capacity] */
+    int32_t *rank_devices; /* [rank_capacity] device of each rank that has a row, RANK_UNSEEN of the others */
     uint32_t rank_capacity;
     struct lane_decoder decoder;
     struct writer_source source;
@@ -98,6 +99,11 @@ int trace_writer_step(struct trace_writer *writer, sqlite3_stmt *statement, int6
 void trace_writer_bind(sqlite3_stmt *statement, const char *format, ...);
 /* The device's entry, made if it is new; NULL: out of memory. */
 struct writer_device *trace_writer_device(struct trace_writer *writer, int32_t device_id);
+/* Remembers that a rank has a row and on which device it ran; ranks from RANK_MAXIMUM on are not remembered. 0, or -1: out of
+ * memory. */
+int trace_writer_see_rank(struct trace_writer *writer, uint32_t rank, int32_t device_id);
+/* Device of a rank; RANK_UNSEEN: not remembered. */
+int32_t trace_writer_rank_device(const struct trace_writer *writer, uint32_t rank);
 /* Registers the virtual table of the bulk inserts. */
 int trace_lane_register(struct trace_writer *writer, struct error *error);
 
