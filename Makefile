@@ -36,7 +36,7 @@ KERNEL_C := $(filter-out $(CUDA_C),$(wildcard kernels/*.c))
 CORE_C := $(KERNEL_C) $(wildcard probes/host/*.c) $(filter-out analyzer/main.c $(CUDA_C),$(wildcard analyzer/*.c))
 # What of the recorder knows no CUDA: unit tests link it.
 RECORDER_C := $(wildcard probes/recorder/*.c)
-RECORDER_CUDA_C := $(shell grep -lE '^\#include [<"](cuda|cupti|generated_cuda|nvtx)' $(RECORDER_C) /dev/null)
+RECORDER_CUDA_C := $(addprefix probes/recorder/,cupti_activity.c driver.c inject.c session.c)
 RECORDER_CORE_C := $(filter-out $(RECORDER_CUDA_C),$(RECORDER_C))
 SCHEMAS := $(wildcard schemas/*.sql)
 LAYER_CU := $(wildcard kernels/*.cu)
@@ -149,11 +149,11 @@ $(B)/mokscope: $(call object,analyzer/main.c) $(CORE_OBJECTS) $(MOKSCOPE_CUDA) $
 
 $(B)/libmok.so: $(call object,$(LAYER_C) probes/host/error.c $(LAYER_CU)) $(O)/.linked
 	$(call say,LINK,$@)
-	$(Q)$(LINK) -shared $(LINK_C) $(filter %.o,$^) $(SYSTEM_LIBRARIES) -o $@
+	$(Q)$(LINK) -shared -Xlinker -Bsymbolic $(LINK_C) $(filter %.o,$^) $(SYSTEM_LIBRARIES) -o $@
 
-$(B)/libmokscope_recorder.so: $(call object,$(RECORDER_C) $(wildcard probes/host/*.c)) $(SCHEMA_OBJECTS) $(O)/.linked
+$(B)/libmokscope_recorder.so: probes/recorder/exports.map $(call object,$(RECORDER_C) $(wildcard probes/host/*.c)) $(SCHEMA_OBJECTS) $(O)/.linked
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared $(SANITIZE) -Wl,-z,defs -Wl,--exclude-libs,ALL $(filter %.o,$^) $(RECORDER_LIBRARIES) -o $@
+	$(Q)$(CC) -shared $(SANITIZE) -Wl,-z,defs -Wl,--version-script,probes/recorder/exports.map $(filter %.o,$^) $(RECORDER_LIBRARIES) -o $@
 
 # Programs stand outside the hashed folder: link them again when the variant changes.
 $(O)/.linked: $(if $(filter $(HASH),$(shell cat $(B)/latest 2>/dev/null)),,FORCE)

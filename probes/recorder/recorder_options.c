@@ -37,7 +37,6 @@ void recorder_options_read(struct recorder_options *options) {
     while (options->records & (options->records - 1)) options->records += options->records & -options->records;
     options->probes = read_switch("MOKSCOPE_PROBES", 1);
     options->activity = read_switch("MOKSCOPE_ACTIVITY", 1);
-    options->clock = read_switch("MOKSCOPE_CLOCK", 1);
 }
 
 uint32_t recorder_options_role_mask(const struct recorder_options *options, const struct mokscope_module *module) {

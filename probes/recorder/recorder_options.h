@@ -14,7 +14,6 @@ struct recorder_options {
     uint32_t records;   /* MOKSCOPE_RECORDS: a lane, power of two */
     int probes;         /* MOKSCOPE_PROBES=on|off */
     int activity;       /* MOKSCOPE_ACTIVITY=on|off */
-    int clock;          /* MOKSCOPE_CLOCK=on|off: run the calibration kernel */
 };
 
 /* Defaults, then the environment; nonsense in it falls back to the default and is said on stderr. */

@@ -1,0 +1,32 @@
+/* Runs a program with the recorder injected, into a trace. Used by `mokscope record` and `mokscope run`. */
+#ifndef RECORD_RUN_H
+#define RECORD_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../probes/host/trace_write.h"
+
+struct record_options {
+    const char *output; /* path of the trace */
+    bool force;         /* an existing trace is replaced */
+    const char *level;  /* task, phase, kblock; NULL: the recorder's default, phase */
+    const char *roles;  /* names separated by commas; NULL: all */
+    int64_t lanes;      /* ring slots a module and GPU; 0: default */
+    int64_t records;    /* records a slot, rounded up to a power of two; 0: default */
+    bool no_probes, no_activity;
+};
+
+/* Defaults: trace.db, everything recorded. */
+void record_options_init(struct record_options *options);
+
+/* Runs argv (NULL-terminated, argv[0] searched in PATH) to its end and finishes its trace. Checks before anything starts that the
+ * trace can be written and the recorder library is found. SIGINT and SIGTERM of this process are passed on.
+ * status   exit status of the program, 128 + n for signal n
+ * summary  what the trace holds; state is '' if the program never used CUDA, and then no file is left
+ * Errors   ERROR_USAGE for options and paths, ERROR_FAILURE where starting the program or finishing the trace failed; *status is -1
+ *          if the program did not run. */
+int record_run(const struct record_options *options, char *const argv[], int *status, struct trace_summary *summary,
+               struct error *error);
+
+#endif
