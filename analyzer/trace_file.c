@@ -33,7 +33,16 @@ static uint32_t big_endian(const unsigned char *bytes, int count) {
 
 static bool is_gzip(const unsigned char *bytes, size_t count) { return count >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
 
-/* What the header alone says. byte_count: of the whole database. */
+/* A recording that was killed while it wrote: header and size may be ahead of each other until SQLite has rolled it back. */
+static bool has_journal(const char *path) {
+    struct stat information;
+    char *journal = sqlite3_mprintf("%s-journal", path);
+    bool found = journal != NULL && stat(journal, &information) == 0 && information.st_size > 0;
+    sqlite3_free(journal);
+    return found;
+}
+
+/* What the header alone says. byte_count: of the whole database; INT64_MAX: not known. */
 static int check_header(const char *path, const unsigned char *header, size_t got, int64_t byte_count, struct error *error) {
     if (got >= 16 && memcmp(header, "SQLite format 3", 16) == 0 && got < HEADER_BYTES) {
         error_set(error, ERROR_USAGE, "trace '%s' is truncated: %lld bytes, less than its header", path, (long long)byte_count);
@@ -217,7 +226,7 @@ int trace_file_open(struct trace_file *file, const char *path, struct error *err
     if (is_gzip(header, got)) {
         status = open_compressed(file, error);
     } else {
-        status = check_header(path, header, got, file->byte_count, error);
+        status = check_header(path, header, got, has_journal(path) ? INT64_MAX : file->byte_count, error);
         if (!status) status = open_plain(file, error);
     }
     if (!status) sqlite3_exec(file->database, "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", NULL, NULL, NULL);
