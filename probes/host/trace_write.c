@@ -88,6 +88,11 @@ static int describe_failure(struct error *error, sqlite3 *database, const char *
         error_set(error, ERROR_FAILURE, "cannot %s trace '%s': disk full or file too large", what, path);
         return error_hint(error, "free space, raise the file size limit, or choose another place with -o");
     }
+    if (sqlite3_extended_errcode(database) == SQLITE_IOERR_WRITE) { /* at COMMIT SQLite does not keep errno */
+        error_set(error, ERROR_FAILURE, "cannot %s trace '%s': write error, as by a quota, a file size limit or a failing disk",
+                  what, path);
+        return error_hint(error, "check the quota, 'ulimit -f' and the disk, or choose another place with -o");
+    }
     if (code == SQLITE_READONLY || code == SQLITE_CANTOPEN || cause == EACCES || cause == EROFS) {
         error_set(error, ERROR_FAILURE, "cannot %s trace '%s': %s", what, path,
                   cause != 0 ? strerror(cause) : "not writable");
@@ -104,7 +109,8 @@ static int describe_failure(struct error *error, sqlite3 *database, const char *
 int trace_writer_fail(struct trace_writer *writer, struct error *error, const char *what) {
     if (writer->failure.code == 0) describe_failure(&writer->failure, writer->database, writer->path, what);
     if (error != NULL && error->code == 0) *error = writer->failure;
-    if (!sqlite3_get_autocommit(writer->database)) sqlite3_exec(writer->database, "ROLLBACK", NULL, NULL, NULL);
+    if (writer->database != NULL && !sqlite3_get_autocommit(writer->database))
+        sqlite3_exec(writer->database, "ROLLBACK", NULL, NULL, NULL);
     writer->in_transaction = 0;
     return writer->failure.code;
 }
@@ -251,8 +257,12 @@ int trace_write_check_path(const char *path, int overwrite, struct error *error)
     if (copy == NULL) return error_set(error, ERROR_FAILURE, "out of memory");
     const char *folder = dirname(copy);
     struct statvfs space;
+    struct stat information;
     int status = 0;
-    if (access(folder, W_OK | X_OK) != 0) {
+    if (stat(folder, &information) == 0 && !S_ISDIR(information.st_mode)) {
+        status = error_set(error, ERROR_FAILURE, "cannot create trace '%s': '%s' is not a folder", path, folder);
+        error_hint(error, "choose a folder you may write with -o");
+    } else if (access(folder, W_OK | X_OK) != 0) {
         status = error_set(error, ERROR_FAILURE, "cannot create trace '%s': folder '%s': %s", path, folder,
                            strerror(errno));
         error_hint(error, "choose a folder you may write with -o");
