@@ -14,15 +14,19 @@ int mok_run_create(const struct mok_options *options, const int32_t *expert_ids,
 
 void mok_run_destroy(struct mok_run *run);
 
-/* Enqueues `passes` forward passes, an NVTX range `label N` round each, and checks them (mok_layer_check: the last one's counters,
- * every one's hangs). pass_ms [passes] receives GPU times between two events round each pass; NULL: not wanted. */
-int mok_run_passes(struct mok_run *run, const char *label, int32_t passes, float *pass_ms, struct error *error);
+/* Enqueues `passes` passes, forward and then backward if the layer has that, an NVTX range `label N` round each pair, and checks
+ * them (mok_layer_check: the last one's counters, every one's hangs). forward_ms, backward_ms [passes] receive GPU times between
+ * two events round each pass; NULL: not wanted. */
+int mok_run_passes(struct mok_run *run, const char *label, int32_t passes, float *forward_ms, float *backward_ms, struct error *error);
 
 const struct mok_layer *mok_run_layer(const struct mok_run *run);
 
 /* Device tensors of one rank, for checks; see mok_layer_bind. */
 struct mok_run_rank {
     void *x, *expert_ids, *weights, *w_gate, *w_up, *w_down, *output;
+    void *shared_gate, *shared_up, *shared_down;                  /* NULL without shared experts */
+    void *dy, *dx, *d_weights, *dw_gate, *dw_up, *dw_down;        /* NULL without a backward pass */
+    void *d_shared_gate, *d_shared_up, *d_shared_down;            /* NULL without both */
 };
 
 const struct mok_run_rank *mok_run_rank(const struct mok_run *run, int32_t rank);
