@@ -25,7 +25,7 @@
 #define MOKSCOPE_GIT_REVISION ""
 #endif
 
-enum { FREE_BYTES_MINIMUM = 4 << 20, BUSY_MS = 10000 };
+enum { FREE_BYTES_MINIMUM = 4 << 20, BUSY_MS = 10000, FLUSH_BUSY_MS = 100 };
 
 /* Text of each statement, in the order of enum trace_statement. */
 static const char *const statement_sql[STATEMENT_COUNT] = {
@@ -102,6 +102,10 @@ static int describe_failure(struct error *error, sqlite3 *database, const char *
         error_set(error, ERROR_FAILURE, "cannot %s trace '%s': not a trace, or damaged", what, path);
         return error_hint(error, "record it again");
     }
+    if (code == SQLITE_BUSY) {
+        error_set(error, ERROR_FAILURE, "cannot %s trace '%s': another program has it open", what, path);
+        return error_hint(error, "close the program that reads or writes it");
+    }
     return error_set(error, ERROR_FAILURE, "cannot %s trace '%s': sqlite %s: %s", what, path, sqlite3_errstr(code),
                      sqlite3_errmsg(database));
 }
@@ -127,14 +131,23 @@ static int run_sql(struct trace_writer *writer, const char *sql, const char *wha
     return 0;
 }
 
-int trace_write_flush(struct trace_writer *writer, struct error *error) {
+/* A reader in the file is waited for. If it stays, the transaction stays open for a later commit, unless this one must be. */
+static int commit(struct trace_writer *writer, int must, struct error *error) {
     int status = failed_before(writer, error);
     if (status || !writer->in_transaction) return status;
-    status = run_sql(writer, "COMMIT", "write", error);
-    writer->in_transaction = 0;
+    sqlite3_busy_timeout(writer->database, must ? BUSY_MS : FLUSH_BUSY_MS);
+    int code = sqlite3_exec(writer->database, "COMMIT", NULL, NULL, NULL);
     writer->pending_rows = 0;
+    if (code == SQLITE_OK) {
+        writer->in_transaction = 0;
+    } else if (code != SQLITE_BUSY || must) {
+        status = trace_writer_fail(writer, error, "write");
+    }
+    sqlite3_busy_timeout(writer->database, BUSY_MS);
     return status;
 }
+
+int trace_write_flush(struct trace_writer *writer, struct error *error) { return commit(writer, 0, error); }
 
 sqlite3_stmt *trace_writer_statement(struct trace_writer *writer, enum trace_statement id, struct error *error) {
     if (failed_before(writer, error)) return NULL;
@@ -446,7 +459,7 @@ int trace_write_close(struct trace_writer *writer, const char *state, int exit_s
     if (!status) status = write_losses(writer, error);
     if (!status) status = run_sql(writer, launch_order_sql, "finish", error);
     if (!status) status = end_run(writer, state, exit_status, error);
-    if (!status) status = trace_write_flush(writer, error);
+    if (!status) status = commit(writer, 1, error);
     if (!status) {
         int64_t violations = count_violations(writer);
         if (violations != 0) {

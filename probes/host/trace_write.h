@@ -96,7 +96,7 @@ void trace_write_abandon(struct trace_writer *writer);
  * stores the exit status (< 0: leaves what is there) and leaves one file. summary may be NULL. */
 int trace_write_finalise(const char *path, int exit_status, struct trace_summary *summary, struct error *error);
 
-/* Commits what was written so far. */
+/* Commits what was written so far; while another program reads the file this is put off to a later flush or the close. */
 int trace_write_flush(struct trace_writer *writer, struct error *error);
 
 /* Stores a module's roles, edges and events with ids offset past those already there. The rows must live as long as the

@@ -3,7 +3,7 @@
 #include "trace_query.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -253,6 +253,36 @@ static void states(void **state) {
     expect_rows(reader, "SELECT state, exit_status FROM run", "complete|3\n");
     sqlite3_close(reader);
     expect_done(trace_write_close(NULL, "complete", 0, &error));
+}
+
+static void *release_reader(void *reader) {
+    usleep(300000);
+    sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL);
+    return NULL;
+}
+
+/* A program that reads the file for long holds commits up, not the recording; closing waits for it. */
+static void long_reader(void **state) {
+    const struct scratch *scratch = *state;
+    struct trace_writer *writer = NULL;
+    int32_t module_id;
+    int64_t launch;
+    pthread_t thread;
+    expect_done(open_trace(&writer, scratch->path, &module_id, &launch, &error));
+    expect_done(trace_write_flush(writer, &error));
+    sqlite3 *reader = query_open(scratch->path);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM lane", NULL, NULL, NULL), SQLITE_OK);
+    for (uint32_t lane = 0; lane < 3; lane++) {
+        expect_done(write_lane(writer, launch, lane, &error));
+        expect_done(trace_write_flush(writer, &error));
+        expect_rows(reader, "SELECT count(*) FROM lane", "0\n");
+    }
+    assert_int_equal(pthread_create(&thread, NULL, release_reader, reader), 0);
+    expect_done(trace_write_close(writer, "complete", 0, &error));
+    pthread_join(thread, NULL);
+    assert_int_equal(expect_whole_lanes(reader), 3);
+    expect_rows(reader, "SELECT state FROM run", "complete\n");
+    sqlite3_close(reader);
 }
 
 /* Closing fails, rather than to hide it, when rows point nowhere. */
@@ -532,7 +562,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(paths),           TEST(existing_databases), TEST(finish_what_is_no_trace), TEST(foreign_folder),
-        TEST(states),          TEST(broken_references),  TEST(file_size_limit),         TEST(small_disk),
+        TEST(states),          TEST(long_reader),        TEST(broken_references),  TEST(file_size_limit),         TEST(small_disk),
         TEST(failing_writes),  TEST(failing_allocations), TEST(killed_at_every_write),  TEST(killed_at_random),
     };
     faulty_install();
