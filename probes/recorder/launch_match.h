@@ -26,7 +26,8 @@ struct match_kernel {
 };
 
 /* Fills kernel and launch. First the kernel of the same grid id, if its times contain the launch's within the slack; then,
- * for the rest, the nearest free kernel that contains it. Sorts kernels by begin_ns. Returns the number of matches.
+ * for the rest, the nearest free kernel that contains it (of two as near, the later). Sorts kernels by begin_ns. Returns the
+ * number of matches.
  * O((launches + kernels) log kernels) plus the kernels that overlap a launch. */
 size_t launch_match(struct match_launch *launches, size_t launch_count, struct match_kernel *kernels, size_t kernel_count);
 
