@@ -147,7 +147,8 @@ int ring_drain(struct ring *ring, int final, struct lane_block **blocks, struct 
     if (asked[0] - asked[1] == ring->taken) return 0; /* every lane that got a slot has been copied */
 
     uint32_t lane_count = ring->installed.lane_count;
-    uint32_t used = asked[0] < lane_count ? asked[0] : lane_count;
+    if (ring->used < lane_count && ring->used < asked[0]) ring->used = asked[0] < lane_count ? asked[0] : lane_count;
+    uint32_t used = ring->used; /* asked[0] turns over after 2^32 lanes */
     uint32_t most = (uint32_t)(ring->staging_records / ring->installed.record_capacity);
     status = device_read(ring, ring->headers, ring->installed.lanes, used * sizeof *ring->headers, "lane headers", error);
     ring->open_lanes = 0;

@@ -19,7 +19,8 @@ struct ring {
     struct mokscope_record *staging;      /* [staging_records] */
     size_t staging_records;
     uint32_t lost_lanes; /* lanes that found no slot */
-    uint32_t taken;      /* closed lanes copied out so far */
+    uint32_t used;       /* slots that have ever held a lane */
+    uint32_t taken;      /* closed lanes copied out so far, modulo 2^32 */
     uint32_t open_lanes; /* seen at the last look */
     int readable;        /* 0: the context is gone or reading failed */
 };
