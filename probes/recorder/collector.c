@@ -16,7 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { QUEUE_BYTES = 1 << 30 };
+enum { QUEUE_BYTES = 1 << 30, MODULE_REFUSED = -1 };
+
+/* The gcd of a few differences may be a multiple of the step; of 16 it is one in 2^15 cases. */
+enum { STEP_READINGS_MINIMUM = 16 };
 
 struct device_state {
     int32_t device_id;
@@ -24,6 +27,7 @@ struct device_state {
     struct trace_device row;
     char name[256];
     uint64_t step_origin, step_ns; /* gcd of differences of globaltimer readings taken on its edges */
+    int64_t step_readings;
 };
 
 struct device_reading {
@@ -52,6 +56,7 @@ struct collector {
     size_t device_count;
     struct match_launch *launches; /* [launch_count] position = launch_id - 1 */
     size_t launch_count, launch_capacity;
+    int64_t refused_lanes; /* of refused modules */
     struct match_kernel *kernels;
     size_t kernel_count, kernel_capacity;
     struct device_reading *readings;
@@ -117,21 +122,30 @@ static void see_step(struct device_state *device, uint64_t globaltimer_ns) {
     uint64_t apart = globaltimer_ns > device->step_origin ? globaltimer_ns - device->step_origin
                                                           : device->step_origin - globaltimer_ns;
     device->step_ns = common_divisor(device->step_ns, apart);
+    device->step_readings++;
 }
 
 /* --- lanes ----------------------------------------------------------------------------------------------------------- */
 
+/* Id of a module, stored on first use; MODULE_REFUSED: its table contradicts itself, which was said, or nothing can be
+ * written. */
 static int32_t module_id_of(struct collector *collector, const struct mokscope_module *module) {
     for (size_t i = 0; i < collector->module_count; i++)
         if (collector->modules[i].module == module) return collector->modules[i].module_id;
     struct known_module *grown = realloc(collector->modules, (collector->module_count + 1) * sizeof *grown);
-    if (grown == NULL) return -1;
+    if (grown == NULL) return MODULE_REFUSED;
     collector->modules = grown;
-    struct error error = {0};
-    int32_t module_id = -1;
-    int status = trace_write_module(collector->writer, module, &module_id, &error);
+    struct error refusal = {0}, error = {0};
+    int32_t module_id = MODULE_REFUSED;
+    int status = trace_write_module(collector->writer, module, &module_id, &refusal);
+    if (status == ERROR_USAGE) {
+        recorder_warn("%s: its lanes are not recorded", refusal.message);
+        status = trace_write_loss(collector->writer, "probes", "module", 1, refusal.message, &error);
+    } else {
+        error = refusal;
+    }
     check(collector, status, &error);
-    if (status) return -1;
+    if (status) return MODULE_REFUSED;
     grown[collector->module_count++] = (struct known_module){module, module_id};
     return module_id;
 }
@@ -167,7 +181,8 @@ static void write_lane(struct collector *collector, const struct lane_block *blo
     struct error error = {0};
     int64_t launch_id = 0;
     int32_t module_id = module_id_of(collector, block->module);
-    if (collector->failed || module_id < 0) return;
+    if (module_id == MODULE_REFUSED) collector->refused_lanes++;
+    if (collector->failed || module_id == MODULE_REFUSED) return;
     need_device(collector, block->device_id);
     int status = trace_write_launch(collector->writer, block->device_id, module_id, header->grid_id, &launch_id, &error);
     if (!status)
@@ -266,7 +281,8 @@ static int match_launches(struct collector *collector, struct error *error) {
         if (status) return status;
     }
     int64_t unmatched = (int64_t)(collector->launch_count - matches);
-    if (collector->kernel_count == 0) return 0;
+    int status = trace_write_loss(collector->writer, "probes", "lane", collector->refused_lanes, "lanes of refused modules", error);
+    if (status || collector->kernel_count == 0) return status;
     return trace_write_loss(collector->writer, "cupti", "match", unmatched, "instrumented launches without a CUPTI kernel",
                             error);
 }
@@ -275,17 +291,18 @@ static int fit_clock(struct collector *collector, struct device_state *device, s
     size_t most = collector->reading_count + collector->launch_count;
     struct clock_reading *readings = malloc((most + 1) * sizeof *readings);
     if (readings == NULL) return error_set(error, ERROR_FAILURE, "out of memory for clock readings");
-    int32_t count = 0;
+    int32_t count = 0, launches = 0;
     const char *source = "calibration kernel";
     for (size_t i = 0; i < collector->reading_count; i++)
         if (collector->readings[i].device_id == device->device_id) readings[count++] = collector->readings[i].reading;
-    if (count == 0) {
-        source = "kernel intervals";
-        for (size_t i = 0; i < collector->launch_count; i++) {
-            const struct match_launch *launch = &collector->launches[i];
-            if (launch->kernel < 0 || launch->device_id != device->device_id) continue;
+    int calibrated = count > 0;
+    if (!calibrated) source = "kernel intervals";
+    for (size_t i = 0; i < collector->launch_count; i++) {
+        const struct match_launch *launch = &collector->launches[i];
+        if (launch->device_id != device->device_id) continue;
+        launches++;
+        if (launch->kernel >= 0 && !calibrated)
             readings[count++] = launch_match_reading(launch, &collector->kernels[launch->kernel]);
-        }
     }
     struct clock_offset offset;
     clock_fit_readings(readings, count, &offset);
@@ -294,7 +311,7 @@ static int fit_clock(struct collector *collector, struct device_state *device, s
                    device->device_id, source, offset.readings, (long long)offset.offset_ns, offset.drift * 1e6,
                    (long long)offset.residual_ns, (long long)offset.width_ns);
     if (offset.readings == 0)
-        return collector->launch_count == 0
+        return launches == 0
                    ? 0
                    : trace_write_loss(collector->writer, "recorder", "clock", 1,
                                       "no reading of globaltimer against the host: trace time is globaltimer", error);
@@ -309,7 +326,7 @@ static int finish(struct collector *collector, const char *state, struct error *
     for (size_t i = 0; !status && i < collector->device_count; i++) {
         struct device_state *device = &collector->devices[i];
         status = fit_clock(collector, device, error);
-        if (!status && device->described && device->step_ns > 0 && device->step_ns < 1000000) {
+        if (!status && device->described && device->step_ns > 0 && device->step_readings >= STEP_READINGS_MINIMUM) {
             device->row.globaltimer_step_ns = (int32_t)device->step_ns;
             device->row.name = device->name;
             status = trace_write_device(collector->writer, &device->row, error);
