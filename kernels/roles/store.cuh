@@ -85,26 +85,28 @@ static __device__ __forceinline__ uint32_t store_publish(const struct cta_view *
     return 1;
 }
 
-/* Publishes a task before it may wait for the next one's ring rows, which may depend on it. */
+/* Publishes a task as soon as the next one is known, whatever that is: waits of the next one, for its input by the load role or
+ * for ring rows here, may depend on it. */
 template <int pass>
 static __device__ __forceinline__ void store_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                   struct compute_shared *shared, int32_t group) {
     struct ring_position position = {0, 0}, ready = {0, 0}, done = {0, 0};
     struct task_slot before;
-    bool running = true;
     before.task.phase = PHASE_NONE;
-    while (running) {
+    for (;;) {
         struct task_slot slot = task_take(v, lane, shared, &position, false);
-        if (slot.task.phase != PHASE_NONE && slot.echo) continue;
-        if (slot.task.phase != PHASE_NONE) store_look_up(v, shared, &slot, group, ready.slot);
+        bool own = slot.task.phase != PHASE_NONE && !slot.echo;
+        if (own) store_look_up(v, shared, &slot, group, ready.slot);
         if (before.task.phase != PHASE_NONE) {
-            running = store_publish<pass>(v, lane, shared, &before, group, done);
+            if (!store_publish<pass>(v, lane, shared, &before, group, done)) break;
             ring_advance(&done, TARGET_SLOTS);
         }
-        if (slot.task.phase == PHASE_NONE || !running) break;
+        before.task.phase = PHASE_NONE;
+        if (slot.task.phase == PHASE_NONE) break;
+        if (!own) continue;
         random_delay(v, ROLE_STORE, (uint32_t)slot.id * 2u + (uint32_t)group);
-        running = store_wait_slot(v, lane, &slot);
-        if (running) mbarrier_arrive_shared(&shared->target_ready[group][ready.slot]);
+        if (!store_wait_slot(v, lane, &slot)) break;
+        mbarrier_arrive_shared(&shared->target_ready[group][ready.slot]);
         ring_advance(&ready, TARGET_SLOTS);
         before = slot;
     }
