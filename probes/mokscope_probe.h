@@ -348,7 +348,7 @@ static __device__ __noinline__ uint32_t mokscope_sync_write(struct mokscope_lane
     return (uint32_t)clock;
 }
 
-enum { MOKSCOPE_SYNC_CYCLES = 1800000 }; /* about a millisecond */
+enum { MOKSCOPE_SYNC_CYCLES = 400000 }; /* about 0.2 ms: an H200 under load changes its clock every few hundred us */
 
 /* Call between tasks. */
 static __device__ __forceinline__ void mokscope_sync_if_due_thread(struct mokscope_lane *lane) {

@@ -1,5 +1,5 @@
-/* Epilogues of the MMA role: the accumulator of a tile, 64 rows a warpgroup, becomes BF16 parts of STAGING_COLUMNS columns in
- * shared memory, which the store role takes one after the other in the order of store_part_target (store.cuh).
+/* Epilogues of the MMA role: the accumulator of a tile, 64 rows a warpgroup, 16 a warp, becomes BF16 parts of STAGING_COLUMNS
+ * columns. Each warp stages a part in its own shared memory and stores it row by row, 256 bytes at once.
  *
  * Accumulator layout: wgmma.cuh. A thread holds, of two rows 8 apart, columns 8 j + 2 (t mod 4) + {0, 1} in d[4 j .. 4 j + 3]. */
 #ifndef EPILOGUE_CUH
@@ -8,8 +8,7 @@
 #include "roles/compute_shared.cuh"
 
 struct mma_state {
-    struct ring_position task, stage;
-    uint32_t staging_parity; /* of staging_empty; the waiter of empty starts at 1 */
+    struct ring_position task, stage, target;
 };
 
 /* What an epilogue works with; begin and part belong to the current part. */
@@ -17,27 +16,63 @@ struct epilogue {
     const struct cta_view *v;
     struct mokscope_lane *lane;
     struct compute_shared *shared;
-    struct mma_state *state;
     const struct task_slot *slot;
     int32_t group;
+    int32_t row;                /* of the rank (wgrad: of the matrix): first of the warp's 16 */
+    uint32_t staging;           /* of the warp, shared address */
+    uint16_t *const *pushed;    /* the warp's 16 rows of a pushed tile */
     uint32_t begin, part;
 };
 
-/* Until the store role has taken the part before. Returns 0 after an abort. */
-static __device__ __forceinline__ uint32_t epilogue_part_begin(struct epilogue *e) {
-    uint32_t ready = wait_barrier_warp(e->v, e->lane, &e->shared->staging_empty[e->group], e->state->staging_parity,
-                                       EDGE_STAGING_EMPTY, (uint32_t)e->group);
-    e->state->staging_parity ^= 1u;
-    e->begin = mokscope_clock();
-    return ready;
+/* A matrix of this rank that a part is stored to: the warp's first row at the part's first column, and the row length. */
+struct part_target {
+    uint16_t *base;
+    int32_t pitch;
+};
+
+/* A warp's staging: rows of 256 bytes, chunks of 16 bytes permuted by row, so that the 8 rows that a warp writes at once, and the
+ * row that it reads at once, lie in different banks. Chunk c of row r is at staging_row(r) XOR 16 c. */
+static __device__ __forceinline__ uint32_t staging_row(uint32_t staging, uint32_t row) {
+    return staging + row * STAGING_COLUMNS * (uint32_t)sizeof(uint16_t) + (row & 7u) * 16u;
 }
 
-/* Hands the part to the store role. */
-static __device__ __forceinline__ void epilogue_part_end(struct epilogue *e) {
-    fence_proxy_async_shared_cta();
-    mbarrier_arrive_shared(&e->shared->staging_full[e->group]);
+static __device__ __forceinline__ void epilogue_part_begin(struct epilogue *e) {
+    __syncwarp(); /* all lanes have read the part before */
+    e->begin = mokscope_clock();
+}
+
+/* Stores the staged part into this rank's memory: two rows an instruction, 16 bytes a lane. */
+static __device__ __forceinline__ void epilogue_part_store(struct epilogue *e, struct part_target target) {
+    int32_t row = threadIdx.x % 32 / 16, chunk = threadIdx.x % 16;
+    __syncwarp();
     mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, e->begin, EVENT_EPILOGUE, e->part, (uint32_t)e->slot->id);
+    uint32_t begin = mokscope_clock();
+    uint16_t *to = target.base + (int64_t)row * target.pitch + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < STAGING_ROWS; i += 2) {
+        *(uint4 *)to = ld_shared_v4(staging_row(e->staging, (uint32_t)(i + row)) ^ (uint32_t)(chunk * 16));
+        to += 2 * (int64_t)target.pitch;
+    }
+    mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, begin, EVENT_STORE_TILE, e->part, (uint32_t)e->slot->id);
     e->part += 1;
+    (void)begin;
+}
+
+/* Stores the staged part to the rows' owners, at this column of their slots. */
+static __device__ __forceinline__ void epilogue_part_push(struct epilogue *e, int32_t column) {
+    int32_t row = threadIdx.x % 32 / 16, chunk = threadIdx.x % 16;
+    __syncwarp();
+    mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, e->begin, EVENT_EPILOGUE, e->part, (uint32_t)e->slot->id);
+    uint32_t begin = mokscope_clock();
+    column += chunk * 8;
+#pragma unroll
+    for (int i = 0; i < STAGING_ROWS; i += 2) {
+        uint16_t *to = e->pushed[i + row];
+        if (to != NULL) *(uint4 *)(to + column) = ld_shared_v4(staging_row(e->staging, (uint32_t)(i + row)) ^ (uint32_t)(chunk * 16));
+    }
+    mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, begin, EVENT_PUSH_Y, e->part, (uint32_t)e->slot->id);
+    e->part += 1;
+    (void)begin;
 }
 
 static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
@@ -49,13 +84,16 @@ static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
 
 static __device__ __forceinline__ float silu(float g) { return __fdividef(g, 1.0f + __expf(-g)); }
 
-/* Two neighbouring columns of the two rows a thread holds, into the staging tile. */
-static __device__ __forceinline__ void stage_columns(uint16_t *staging, int32_t column, uint32_t upper, uint32_t lower) {
-    int32_t thread = threadIdx.x % WARPGROUP_THREADS;
-    int32_t row = thread / 32 * 16 + thread % 32 / 4;
-    uint16_t *target = staging + row * STAGING_PITCH + column + thread % 4 * 2;
-    *(uint32_t *)target = upper;
-    *(uint32_t *)(target + 8 * STAGING_PITCH) = lower;
+/* Two neighbouring columns of the two rows a thread holds, into the warp's staging: `column` on from thread_staging. */
+static __device__ __forceinline__ void stage_columns(uint32_t thread_staging, int32_t column, uint32_t upper, uint32_t lower) {
+    uint32_t address = thread_staging ^ (uint32_t)(column / 8 * 16);
+    st_shared_u32(address, upper);
+    st_shared_u32(address + 8 * STAGING_COLUMNS * sizeof(uint16_t), lower);
+}
+
+/* Where a thread's first two columns of its upper row go. */
+static __device__ __forceinline__ uint32_t thread_staging(uint32_t staging) {
+    return staging_row(staging, threadIdx.x % 32 / 4) + threadIdx.x % 4 * 4u;
 }
 
 /* The optional limits of the activation: g from above, u on both sides. */
@@ -65,7 +103,7 @@ static __device__ __forceinline__ float clamp_up(float u, float limit) { return 
 static __device__ __forceinline__ float swiglu(float g, float u, float limit) { return silu(clamp_gate(g, limit)) * clamp_up(u, limit); }
 
 /* h = silu(g) * u: g in columns 0..127 of the accumulator, u of the same element in the same thread 128 columns on. */
-static __device__ __forceinline__ void stage_swiglu(uint16_t *staging, const float (&d)[128], float limit) {
+static __device__ __forceinline__ void stage_swiglu(uint32_t staging, const float (&d)[128], float limit) {
 #pragma unroll
     for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
         const float *g = d + 4 * j, *u = d + 4 * (j + GATE_UP_TILE_COLUMNS / 8);
@@ -75,7 +113,7 @@ static __device__ __forceinline__ void stage_swiglu(uint16_t *staging, const flo
 }
 
 /* Columns 128 * part .. of the tile, rounded. */
-template <int part> static __device__ __forceinline__ void stage_plain(uint16_t *staging, const float (&d)[128]) {
+template <int part> static __device__ __forceinline__ void stage_plain(uint32_t staging, const float (&d)[128]) {
 #pragma unroll
     for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
         const float *y = d + 4 * (j + part * STAGING_COLUMNS / 8);
@@ -100,7 +138,7 @@ static __device__ __forceinline__ uint32_t pack_up(float low, float high, float 
 }
 
 /* g and u of 64 columns, side by side: the layout of gu_rows. */
-template <int part> static __device__ __forceinline__ void stage_gate_up(uint16_t *staging, const float (&d)[128], float limit) {
+template <int part> static __device__ __forceinline__ void stage_gate_up(uint32_t staging, const float (&d)[128], float limit) {
 #pragma unroll
     for (int j = 0; j < BOX_COLUMNS / 8; j++) {
         const float *g = d + 4 * (j + part * BOX_COLUMNS / 8), *u = g + 4 * (GATE_UP_TILE_COLUMNS / 8);
@@ -109,37 +147,59 @@ template <int part> static __device__ __forceinline__ void stage_gate_up(uint16_
     }
 }
 
+/* gu_rows of the warp, at the tile's columns. */
+static __device__ __forceinline__ struct part_target gate_up_target(const struct epilogue *e, int32_t part) {
+    int32_t pitch = 2 * e->v->a->schedule.shape.intermediate;
+    return {e->v->r->gu_rows + (int64_t)e->row * pitch + e->slot->task.tile_column * TILE_N + part * STAGING_COLUMNS, pitch};
+}
+
 /* Two parts: g and u of the tile. */
-static __device__ __forceinline__ uint32_t epilogue_gate_up(struct epilogue *e, const float (&d)[128]) {
-    uint16_t *staging = e->shared->staging[e->group];
-    if (!epilogue_part_begin(e)) return 0;
-    stage_gate_up<0>(staging, d, e->v->a->swiglu_clamp);
-    epilogue_part_end(e);
-    if (!epilogue_part_begin(e)) return 0;
-    stage_gate_up<1>(staging, d, e->v->a->swiglu_clamp);
-    epilogue_part_end(e);
-    return 1;
+static __device__ __forceinline__ void epilogue_gate_up(struct epilogue *e, const float (&d)[128]) {
+    epilogue_part_begin(e);
+    stage_gate_up<0>(thread_staging(e->staging), d, e->v->a->swiglu_clamp);
+    epilogue_part_store(e, gate_up_target(e, 0));
+    epilogue_part_begin(e);
+    stage_gate_up<1>(thread_staging(e->staging), d, e->v->a->swiglu_clamp);
+    epilogue_part_store(e, gate_up_target(e, 1));
 }
 
 /* Two parts: the tile as it is. */
-static __device__ __forceinline__ uint32_t epilogue_plain(struct epilogue *e, const float (&d)[128]) {
-    uint16_t *staging = e->shared->staging[e->group];
-    if (!epilogue_part_begin(e)) return 0;
-    stage_plain<0>(staging, d);
-    epilogue_part_end(e);
-    if (!epilogue_part_begin(e)) return 0;
-    stage_plain<1>(staging, d);
-    epilogue_part_end(e);
-    return 1;
+static __device__ __forceinline__ void epilogue_plain(struct epilogue *e, struct part_target target, const float (&d)[128]) {
+    epilogue_part_begin(e);
+    stage_plain<0>(thread_staging(e->staging), d);
+    epilogue_part_store(e, target);
+    target.base += STAGING_COLUMNS;
+    epilogue_part_begin(e);
+    stage_plain<1>(thread_staging(e->staging), d);
+    epilogue_part_store(e, target);
 }
 
-/* Gate+up: h, and g and u where they are saved; down: y. Returns 0 after an abort. */
-static __device__ __forceinline__ uint32_t epilogue_forward(struct epilogue *e, const float (&d)[128]) {
-    if (e->slot->task.phase == PHASE_DOWN) return epilogue_plain(e, d);
-    if (!epilogue_part_begin(e)) return 0;
-    stage_swiglu(e->shared->staging[e->group], d, e->v->a->swiglu_clamp);
-    epilogue_part_end(e);
-    return task_saves(e->v, e->slot) ? epilogue_gate_up(e, d) : 1;
+static __device__ __forceinline__ void epilogue_push(struct epilogue *e, const float (&d)[128]) {
+    int32_t column = e->slot->task.tile_column * TILE_N;
+    epilogue_part_begin(e);
+    stage_plain<0>(thread_staging(e->staging), d);
+    epilogue_part_push(e, column);
+    epilogue_part_begin(e);
+    stage_plain<1>(thread_staging(e->staging), d);
+    epilogue_part_push(e, column + STAGING_COLUMNS);
+}
+
+/* Gate+up: h, and g and u where they are saved; down: y, to the owners' combine slots or to the y ring. */
+static __device__ __forceinline__ void epilogue_forward(struct epilogue *e, const float (&d)[128]) {
+    const struct schedule *s = &e->v->a->schedule;
+    int64_t ring_row = schedule_ring_row(s, e->row);
+    int32_t hidden = s->shape.hidden, intermediate = s->shape.intermediate;
+    if (e->slot->task.phase == PHASE_DOWN) {
+        if (s->knobs.combine == COMBINE_DIRECT)
+            epilogue_push(e, d);
+        else
+            epilogue_plain(e, {e->v->r->y_ring + ring_row * hidden + e->slot->task.tile_column * TILE_N, hidden}, d);
+        return;
+    }
+    epilogue_part_begin(e);
+    stage_swiglu(thread_staging(e->staging), d, e->v->a->swiglu_clamp);
+    epilogue_part_store(e, {e->v->r->h_ring + ring_row * intermediate + e->slot->task.tile_column * GATE_UP_TILE_COLUMNS, intermediate});
+    if (task_saves(e->v, e->slot)) epilogue_gate_up(e, d);
 }
 
 #endif

@@ -19,15 +19,14 @@ struct dgrad_rows {
 };
 
 static __device__ __forceinline__ struct dgrad_rows dgrad_rows_find(const struct epilogue *e) {
-    int32_t thread = threadIdx.x % WARPGROUP_THREADS;
     int64_t gu_columns = 2 * e->v->a->schedule.shape.intermediate;
     struct dgrad_rows r;
     r.limit = e->v->a->swiglu_clamp;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        r.row[i] = e->slot->task.tile_row * TILE_ROWS + e->group * 64 + thread / 32 * 16 + thread % 32 / 4 + 8 * i;
+        r.row[i] = e->row + (int32_t)(threadIdx.x % 32 / 4) + 8 * i;
         r.weight[i] = e->v->r->row_weight[r.row[i]];
-        r.gu[i] = e->v->r->gu_rows + r.row[i] * gu_columns + e->slot->task.tile_column * 2 * TILE_N + thread % 4 * 2;
+        r.gu[i] = e->v->r->gu_rows + r.row[i] * gu_columns + e->slot->task.tile_column * 2 * TILE_N + (int32_t)(threadIdx.x % 4) * 2;
     }
     return r;
 }
@@ -48,7 +47,7 @@ static __device__ __forceinline__ void swiglu_backward(float dh, float g, float 
 }
 
 /* dG and dU of columns 64 * quarter .., side by side: the layout of dgu_rows. */
-template <int quarter> static __device__ __forceinline__ void stage_dgu(uint16_t *staging, const struct dgrad_rows *r,
+template <int quarter> static __device__ __forceinline__ void stage_dgu(uint32_t staging, const struct dgrad_rows *r,
                                                                         const float (&d)[128], float (&ds)[2]) {
 #pragma unroll
     for (int j = 0; j < BOX_COLUMNS / 8; j++) {
@@ -70,7 +69,7 @@ template <int quarter> static __device__ __forceinline__ void stage_dgu(uint16_t
 }
 
 /* s h of columns 128 * half .. */
-template <int half> static __device__ __forceinline__ void stage_scaled_h(uint16_t *staging, const struct dgrad_rows *r) {
+template <int half> static __device__ __forceinline__ void stage_scaled_h(uint32_t staging, const struct dgrad_rows *r) {
 #pragma unroll
     for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
         uint32_t packed[2];
@@ -97,32 +96,37 @@ static __device__ __forceinline__ void store_ds_partial(const struct epilogue *e
     }
 }
 
-/* One quarter's part. Returns 0 after an abort. */
-template <int quarter> static __device__ __forceinline__ uint32_t dgrad_quarter(struct epilogue *e, const struct dgrad_rows *r,
-                                                                                const float (&d)[128], float (&ds)[2]) {
-    if (!epilogue_part_begin(e)) return 0;
-    stage_dgu<quarter>(e->shared->staging[e->group], r, d, ds);
-    epilogue_part_end(e);
-    return 1;
+/* One quarter's part. */
+template <int quarter> static __device__ __forceinline__ void dgrad_quarter(struct epilogue *e, const struct dgrad_rows *r,
+                                                                            const float (&d)[128], float (&ds)[2]) {
+    int32_t pitch = 2 * e->v->a->schedule.shape.intermediate;
+    epilogue_part_begin(e);
+    stage_dgu<quarter>(thread_staging(e->staging), r, d, ds);
+    epilogue_part_store(e, {e->v->b->ranks[e->v->rank].dgu_rows + (int64_t)e->row * pitch + e->slot->task.tile_column * 2 * TILE_N +
+                                quarter * STAGING_COLUMNS,
+                            pitch});
 }
 
-template <int half> static __device__ __forceinline__ uint32_t dgrad_half(struct epilogue *e, const struct dgrad_rows *r) {
-    if (!epilogue_part_begin(e)) return 0;
-    stage_scaled_h<half>(e->shared->staging[e->group], r);
-    epilogue_part_end(e);
-    return 1;
+template <int half> static __device__ __forceinline__ void dgrad_half(struct epilogue *e, const struct dgrad_rows *r) {
+    int32_t pitch = e->v->a->schedule.shape.intermediate;
+    epilogue_part_begin(e);
+    stage_scaled_h<half>(thread_staging(e->staging), r);
+    epilogue_part_store(e, {e->v->b->ranks[e->v->rank].sh_rows + (int64_t)e->row * pitch + e->slot->task.tile_column * TILE_N +
+                                half * STAGING_COLUMNS,
+                            pitch});
 }
 
-/* Six parts: dG and dU of four quarters, then s h of two halves. The partials of ds are stored before the last part is
- * published, whose store role releases the counters that their reader waits for. */
-static __device__ __forceinline__ uint32_t epilogue_dgrad_down(struct epilogue *e, const float (&d)[128]) {
+/* Six parts: dG and dU of four quarters, then s h of two halves; and the partials of ds. */
+static __device__ __forceinline__ void epilogue_dgrad_down(struct epilogue *e, const float (&d)[128]) {
     struct dgrad_rows r = dgrad_rows_find(e);
     float ds[2] = {0.0f, 0.0f};
-    if (!dgrad_quarter<0>(e, &r, d, ds) || !dgrad_quarter<1>(e, &r, d, ds) || !dgrad_quarter<2>(e, &r, d, ds) ||
-        !dgrad_quarter<3>(e, &r, d, ds))
-        return 0;
+    dgrad_quarter<0>(e, &r, d, ds);
+    dgrad_quarter<1>(e, &r, d, ds);
+    dgrad_quarter<2>(e, &r, d, ds);
+    dgrad_quarter<3>(e, &r, d, ds);
     store_ds_partial(e, &r, ds);
-    return dgrad_half<0>(e, &r) && dgrad_half<1>(e, &r);
+    dgrad_half<0>(e, &r);
+    dgrad_half<1>(e, &r);
 }
 
 /* Weight gradient matrix of the task's expert, and its row length. */
@@ -141,10 +145,10 @@ static __device__ __forceinline__ void *wgrad_matrix(const struct cta_view *v, c
 
 /* Adds the tile to FP32 main gradients; one owner an element, so in a fixed order. Nothing is staged. */
 static __device__ __forceinline__ void accumulate_gradient(const struct epilogue *e, const float (&d)[128]) {
-    int32_t columns, thread = threadIdx.x % WARPGROUP_THREADS;
+    int32_t columns;
     float *matrix = (float *)wgrad_matrix(e->v, e->slot, sizeof(float), &columns);
-    int32_t row = e->slot->task.tile_row * TILE_ROWS + e->group * 64 + thread / 32 * 16 + thread % 32 / 4;
-    float *target = matrix + (int64_t)row * columns + e->slot->task.tile_column * TILE_N + thread % 4 * 2;
+    int32_t row = e->row + (int32_t)(threadIdx.x % 32 / 4);
+    float *target = matrix + (int64_t)row * columns + e->slot->task.tile_column * TILE_N + (int32_t)(threadIdx.x % 4) * 2;
 #pragma unroll
     for (int j = 0; j < TILE_N / 8; j++) {
         float2 *upper = (float2 *)(target + 8 * j), *lower = (float2 *)(target + 8 * (int64_t)columns + 8 * j);
@@ -154,18 +158,24 @@ static __device__ __forceinline__ void accumulate_gradient(const struct epilogue
     }
 }
 
-/* Returns 0 after an abort. */
-static __device__ __forceinline__ uint32_t epilogue_backward(struct epilogue *e, const float (&d)[128]) {
-    switch (e->slot->task.phase) {
-    case PHASE_REPLAY: return epilogue_gate_up(e, d);
-    case PHASE_DGRAD_DOWN: return epilogue_dgrad_down(e, d);
-    case PHASE_DGRAD_GATE_UP: return epilogue_plain(e, d);
-    default:
-        if (!e->v->b->accumulate) return epilogue_plain(e, d);
+static __device__ __forceinline__ void epilogue_wgrad(struct epilogue *e, const float (&d)[128]) {
+    if (e->v->b->accumulate) {
         e->begin = mokscope_clock();
         accumulate_gradient(e, d);
         mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, e->begin, EVENT_EPILOGUE, 0, (uint32_t)e->slot->id);
-        return 1;
+        return;
+    }
+    int32_t columns;
+    uint16_t *matrix = (uint16_t *)wgrad_matrix(e->v, e->slot, sizeof(uint16_t), &columns);
+    epilogue_plain(e, {matrix + (int64_t)e->row * columns + e->slot->task.tile_column * TILE_N, columns}, d);
+}
+
+static __device__ __forceinline__ void epilogue_backward(struct epilogue *e, const float (&d)[128]) {
+    switch (e->slot->task.phase) {
+    case PHASE_REPLAY: epilogue_gate_up(e, d); break;
+    case PHASE_DGRAD_DOWN: epilogue_dgrad_down(e, d); break;
+    case PHASE_DGRAD_GATE_UP: epilogue_push(e, d); break;
+    default: epilogue_wgrad(e, d); break;
     }
 }
 

@@ -75,21 +75,18 @@ static __device__ __forceinline__ uint32_t mma_task_tile(const struct cta_view *
     return mma_tile<1, 1>(v, shared, state, group, k_blocks, d, stall);
 }
 
-/* All stages of the tile have landed, so its ring rows have been read (by TMA, observed through the barriers). */
-static __device__ __forceinline__ void mma_release(const struct cta_view *v, struct mokscope_lane *lane,
-                                                   const struct task_slot *slot) {
-    struct schedule_wait release = schedule_task_release(&v->a->schedule, &slot->task);
-    if (release.edge < 0) return;
-    if (threadIdx.x % WARPGROUP_THREADS == 0)
-        red_add_release_gpu_global_u32(counter_address(v, release.edge, release.index), 1);
-    __syncwarp();
-    mokscope_instant(lane, MOKSCOPE_LEVEL_TASK, EVENT_SIGNAL_FIRST + release.edge, 1, (uint32_t)release.index);
+/* Until the store role knows where the tile's rows go. Returns 0 after an abort. */
+static __device__ __forceinline__ uint32_t mma_wait_target(const struct cta_view *v, struct mokscope_lane *lane,
+                                                           struct compute_shared *shared, struct mma_state *state, int32_t group) {
+    return wait_barrier_warp(v, lane, &shared->target_ready[group][state->target.slot], state->target.parity, EDGE_TARGET_READY,
+                             state->target.slot);
 }
 
 template <int pass>
 static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                 struct compute_shared *shared, int32_t group) {
-    struct mma_state state = {{0, 0}, {0, 0}, 1};
+    struct mma_state state = {{0, 0}, {0, 0}, {0, 0}};
+    const int32_t warp = threadIdx.x % WARPGROUP_THREADS / 32;
     float d[128];
     for (;;) {
         struct task_slot slot = task_take(v, lane, shared, &state.task, true);
@@ -105,9 +102,15 @@ static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct
         if (!mma_task_tile<pass>(v, shared, &state, &slot, group, k_blocks, d, &stall)) return;
         mokscope_span(lane, MOKSCOPE_LEVEL_PHASE, mma_begin, EVENT_MMA_TILE, stall >> 6, (uint32_t)slot.id);
         if (slot.echo) continue;
-        if (group == 0) mma_release(v, lane, &slot);
-        struct epilogue e = {v, lane, shared, &state, &slot, group, 0, 0};
-        if (!(pass == PASS_FORWARD ? epilogue_forward(&e, d) : epilogue_backward(&e, d))) return;
+        if (!mma_wait_target(v, lane, shared, &state, group)) return;
+        struct epilogue e = {v, lane, shared, &slot, group, slot.task.tile_row * TILE_ROWS + group * 64 + warp * STAGING_ROWS,
+                             shared_address(shared->staging[group * 4 + warp]), &shared->target[group][state.target.slot][warp * STAGING_ROWS], 0, 0};
+        if (pass == PASS_FORWARD)
+            epilogue_forward(&e, d);
+        else
+            epilogue_backward(&e, d);
+        mbarrier_arrive_shared(&shared->target_done[group][state.target.slot]);
+        ring_advance(&state.target, TARGET_SLOTS);
         mokscope_span(lane, MOKSCOPE_LEVEL_TASK, begin, task_event(slot.task.phase), slot.expert, (uint32_t)slot.id);
         mokscope_sync_if_due(lane);
         (void)begin, (void)mma_begin, (void)stall;
