@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,11 +119,12 @@ static int check_request(const struct routing_request *r, struct error *error) {
 
 int routes_draw(struct routes *routes, const struct routing_request *r, struct error *error) {
     memset(routes, 0, sizeof *routes);
-    if (check_request(r, error) != ERROR_NONE) return error->code;
+    int code = check_request(r, error);
+    if (code != ERROR_NONE) return code;
     double *weight = malloc((size_t)r->model_experts * sizeof *weight);
     if (weight == NULL) return error_set(error, ERROR_FAILURE, "out of memory");
     *routes = (struct routes){r->ranks, r->tokens, r->top_k, r->ranks * r->experts_per_rank, NULL, NULL};
-    int code = routes_allocate(routes, error);
+    code = routes_allocate(routes, error);
     for (int32_t e = 0; e < r->model_experts; e++) weight[e] = expert_weight(r, e);
     uint64_t state = r->seed * 0xd1342543de82ef95u + 1;
     size_t tokens = (size_t)r->ranks * (size_t)r->tokens;
@@ -144,50 +146,98 @@ int routes_draw(struct routes *routes, const struct routing_request *r, struct e
 
 /* --- files ----------------------------------------------------------------------------------------------------------- */
 
-static int bad_line(struct error *error, const char *path, long line, const char *what) {
-    error_set(error, ERROR_USAGE, "'%s' line %ld: %s", path, line, what);
+/* A line that cannot be read; what: printf format of the reason, which names the value. */
+static int bad_line(struct error *error, const char *path, long line, const char *what, ...) __attribute__((format(printf, 4, 5)));
+
+static int bad_line(struct error *error, const char *path, long line, const char *what, ...) {
+    char reason[256];
+    va_list arguments;
+    va_start(arguments, what);
+    vsnprintf(reason, sizeof reason, what, arguments);
+    va_end(arguments);
+    error_set(error, ERROR_USAGE, "'%s' line %ld: %s", path, line, reason);
     return error_hint(error, "a routes file: 'mokscope routes 1 ranks R tokens T top_k K experts E', then R x T lines of K id:weight");
 }
 
-static int read_header(struct routes *routes, FILE *file, const char *path, struct error *error) {
-    char line[256], end;
-    int version = 0;
-    if (fgets(line, sizeof line, file) == NULL) return bad_line(error, path, 1, "the file is empty");
-    if (sscanf(line, "mokscope routes %d ranks %d tokens %d top_k %d experts %d %c", &version, &routes->ranks, &routes->tokens,
-               &routes->top_k, &routes->experts, &end) != 5)
-        return bad_line(error, path, 1, "not the first line of a routes file");
-    if (version != 1) return error_set(error, ERROR_USAGE, "'%s' has version %d, this program reads version 1", path, version);
-    if (routes->ranks < 1 || routes->ranks > SCHEDULE_RANKS_MAX) return bad_line(error, path, 1, "ranks out of range");
-    if (routes->tokens < 1 || routes->tokens > 1 << 20) return bad_line(error, path, 1, "tokens out of range");
-    if (routes->top_k < 1 || routes->top_k > SCHEDULE_TOP_K_MAX) return bad_line(error, path, 1, "top_k out of range");
-    if (routes->experts < 1 || routes->experts > SCHEDULE_RANKS_MAX * SCHEDULE_EXPERTS_PER_RANK_MAX)
-        return bad_line(error, path, 1, "experts out of range");
-    return ERROR_NONE;
+static const char blanks[] = " \t\r\n";
+
+/* Characters to show of the field that begins at text. */
+static int field_length(const char *text) {
+    size_t length = strcspn(text, blanks);
+    return length < 40 ? (int)length : 40;
+}
+
+/* One "name value" pair of the first line. Returns what follows it, or NULL. */
+static const char *read_header_value(const char *at, const char *name, long most, int32_t *value, const char *path, struct error *error) {
+    char *end;
+    size_t length = strlen(name);
+    at += strspn(at, blanks);
+    if (strncmp(at, name, length) != 0 || at[length] != ' ') {
+        bad_line(error, path, 1, "'%s' expected, found '%.*s'", name, field_length(at), at);
+        return NULL;
+    }
+    at += length + 1;
+    errno = 0;
+    long number = strtol(at, &end, 10);
+    if (end == at || strchr(blanks, *end) == NULL || errno != 0 || number < 1 || number > most) {
+        bad_line(error, path, 1, "%s '%.*s' is not a number from 1 to %ld", name, field_length(at), at, most);
+        return NULL;
+    }
+    *value = (int32_t)number;
+    return end;
+}
+
+static int read_header(struct routes *routes, const char *line, const char *path, struct error *error) {
+    static const char title[] = "mokscope routes ";
+    const char *at = line;
+    char *end;
+    if (strncmp(line, title, strlen(title)) != 0) return bad_line(error, path, 1, "not the first line of a routes file");
+    at += strlen(title);
+    long version = strtol(at, &end, 10);
+    if (end == at || version != 1) return bad_line(error, path, 1, "version '%.*s', this program reads version 1", field_length(at), at);
+    at = read_header_value(end, "ranks", SCHEDULE_RANKS_MAX, &routes->ranks, path, error);
+    if (at != NULL) at = read_header_value(at, "tokens", 1 << 20, &routes->tokens, path, error);
+    if (at != NULL) at = read_header_value(at, "top_k", SCHEDULE_TOP_K_MAX, &routes->top_k, path, error);
+    if (at != NULL)
+        at = read_header_value(at, "experts", SCHEDULE_RANKS_MAX * SCHEDULE_EXPERTS_PER_RANK_MAX, &routes->experts, path, error);
+    if (at == NULL) return ERROR_USAGE;
+    at += strspn(at, blanks);
+    return *at == '\0' ? ERROR_NONE : bad_line(error, path, 1, "'%.*s' after the last value", field_length(at), at);
 }
 
 /* One token's routes. */
-static int read_token(const struct routes *routes, char *line, size_t token, const char *path, struct error *error) {
-    char *at = line, what[128];
-    long line_number = (long)token + 2;
+static int read_token(const struct routes *routes, const char *at, size_t token, const char *path, struct error *error) {
+    long line = (long)token + 2;
     for (int32_t j = 0; j < routes->top_k; j++) {
-        char *end;
         size_t index = token * (size_t)routes->top_k + (size_t)j;
+        at += strspn(at, blanks);
+        int shown = field_length(at);
+        char *end;
+        if (shown == 0) return bad_line(error, path, line, "%d fields, top_k is %d", j, routes->top_k);
         errno = 0;
         long id = strtol(at, &end, 10);
-        if (end == at || *end != ':') return bad_line(error, path, line_number, "a field is not id:weight, or one is missing");
-        if (errno != 0 || id < -1 || id >= routes->experts) {
-            snprintf(what, sizeof what, "expert id %ld is not in -1..%d", id, routes->experts - 1);
-            return bad_line(error, path, line_number, what);
-        }
-        at = end + 1;
-        double weight = strtod(at, &end);
-        if (end == at || !isfinite(weight)) return bad_line(error, path, line_number, "a weight is not a finite number");
+        if (end == at || *end != ':') return bad_line(error, path, line, "field '%.*s' is not id:weight", shown, at);
+        if (errno != 0 || id < -1 || id >= routes->experts)
+            return bad_line(error, path, line, "expert id in '%.*s' is not in -1..%d", shown, at, routes->experts - 1);
+        const char *text = end + 1;
+        float weight = strtof(text, &end);
+        if (end != at + strcspn(at, blanks) || end == text || !isfinite(weight))
+            return bad_line(error, path, line, "weight in '%.*s' is not a finite number", shown, at);
         routes->expert_ids[index] = (int32_t)id;
-        routes->weights[index] = (float)weight;
+        routes->weights[index] = weight;
         at = end;
     }
-    if (at[strspn(at, " \t\r\n")] != '\0') return bad_line(error, path, line_number, "more fields than top_k");
-    return ERROR_NONE;
+    at += strspn(at, blanks);
+    return *at == '\0' ? ERROR_NONE : bad_line(error, path, line, "'%.*s' is one field more than top_k %d", field_length(at), at, routes->top_k);
+}
+
+/* Line `number` of the file; text in *line without NUL bytes. */
+static int next_line(FILE *file, char **line, size_t *capacity, long number, const char *path, struct error *error) {
+    errno = 0;
+    ssize_t length = getline(line, capacity, file);
+    if (length < 0 && ferror(file)) return error_set(error, ERROR_FAILURE, "reading '%s' failed: %s", path, strerror(errno));
+    if (length < 0) return bad_line(error, path, number, number == 1 ? "the file is empty" : "the file ends before its last token");
+    return strlen(*line) == (size_t)length ? ERROR_NONE : bad_line(error, path, number, "holds a NUL byte, so this is not a text file");
 }
 
 int routes_read(struct routes *routes, const char *path, struct error *error) {
@@ -196,16 +246,16 @@ int routes_read(struct routes *routes, const char *path, struct error *error) {
     if (file == NULL) return error_set(error, ERROR_USAGE, "cannot read '%s': %s", path, strerror(errno));
     char *line = NULL;
     size_t capacity = 0, token = 0;
-    int code = read_header(routes, file, path, error);
+    int code = next_line(file, &line, &capacity, 1, path, error);
+    if (code == ERROR_NONE) code = read_header(routes, line, path, error);
     if (code == ERROR_NONE) code = routes_allocate(routes, error);
     size_t tokens = (size_t)routes->ranks * (size_t)routes->tokens;
     for (; code == ERROR_NONE && token < tokens; token++) {
-        if (getline(&line, &capacity, file) < 0)
-            code = bad_line(error, path, (long)token + 2, "the file ends before its last token");
-        else
-            code = read_token(routes, line, token, path, error);
+        code = next_line(file, &line, &capacity, (long)token + 2, path, error);
+        if (code == ERROR_NONE) code = read_token(routes, line, token, path, error);
     }
-    if (code == ERROR_NONE && getline(&line, &capacity, file) >= 0) code = bad_line(error, path, (long)token + 2, "more lines than tokens");
+    if (code == ERROR_NONE && getline(&line, &capacity, file) >= 0)
+        code = bad_line(error, path, (long)token + 2, "a line after the last of %zu tokens", tokens);
     free(line);
     fclose(file);
     if (code != ERROR_NONE) routes_free(routes);

@@ -38,9 +38,12 @@ enum routing_kind routing_kind_find(const char *name);
  * defined over the experts present, with repetition where they are fewer than top_k. */
 int routes_draw(struct routes *routes, const struct routing_request *request, struct error *error);
 
-/* Routes file, text: a first line "mokscope routes 1 ranks R tokens T top_k K experts E", then R * T lines in the order of ranks and
- * tokens, each K fields "id:weight" (id -1 = dropped). A real model's top-k routes are recorded in this form. Errors name file,
- * line and value. routes_write does not overwrite. */
+/* Routes file, text, a real model's top-k routes or drawn ones.
+ * First line  "mokscope routes 1 ranks R tokens T top_k K experts E", R 1..8, T 1..2^20, K 1..16, E 1..512
+ * Then        R * T lines, tokens of rank 0 first; each K fields "id:weight" with blanks between, the token's routes in slot order:
+ *             id 0..E-1, or -1 for a dropped route; weight a finite decimal number (9 significant digits keep a float's bits)
+ * Nothing else: no comments, no empty lines, nothing after the last token. Errors name file, line and value. routes_write does
+ * not overwrite. */
 int routes_read(struct routes *routes, const char *path, struct error *error);
 int routes_write(const struct routes *routes, const char *path, struct error *error);
 

@@ -70,7 +70,9 @@ int schedule_error_describe(const struct schedule *s, enum schedule_error bad, i
 }
 
 int schedule_error_overflow(const struct schedule *s, int32_t rank, int32_t expert, int32_t rows, struct error *error) {
-    error_set(error, ERROR_USAGE, "rank %d overflows at expert %d: %d rows with padding, capacity %d", rank,
-              rank * s->shape.experts_per_rank + expert - s->shape.shared_experts, rows, s->knobs.capacity_rows);
+    int32_t own = expert - s->shape.shared_experts;
+    error_set(error, ERROR_USAGE, "rank %d overflows at %s %d: %d rows with padding, capacity %d", rank,
+              own < 0 ? "shared expert" : "expert", own < 0 ? expert : rank * s->shape.experts_per_rank + own, rows,
+              s->knobs.capacity_rows);
     return error_hint(error, "raise the capacity to at least %d, or drop routes", rows);
 }
