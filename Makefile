@@ -164,7 +164,7 @@ $(B)/tests/unit/%: $(O)/tests/unit/%.c.o $(CORE_OBJECTS) $(call object,$(RECORDE
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) $(CMOCKA) $(LIBRARIES) -o $@
 
-$(B)/tests/bench/%: $(O)/tests/bench/%.c.o $(CORE_OBJECTS) $(O)/.linked
+$(B)/tests/bench/%: $(O)/tests/bench/%.c.o $(CORE_OBJECTS) $(call object,$(RECORDER_CORE_C)) $(O)/.linked
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) $(LIBRARIES) -o $@
