@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,7 @@ static int store_value(const struct option_row *row, const char *text, void *val
         *(const char **)(void *)target = text;
     } else if (row->kind == OPTION_REAL) {
         double value = strtod(text, &end);
-        if (end == text || *end != '\0' || errno != 0) {
+        if (end == text || *end != '\0' || errno != 0 || !isfinite(value)) {
             error_set(error, ERROR_USAGE, "value '%s' of option '--%s' is not a number", text, row->name);
             return error_hint(error, "--%s %s: %s", row->name, row->value, row->help);
         }

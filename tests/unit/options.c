@@ -144,6 +144,8 @@ static void values_that_are_none(void **state) {
     refuse("--share ten a", "value 'ten' of option '--share' is not a number", "--share X: a share");
     refuse("--share= a", "value '' of option '--share' is not a number", "--share X: a share");
     refuse("--share 0.5s a", "value '0.5s' of option '--share' is not a number", "--share X: a share");
+    refuse("--share nan a", "value 'nan' of option '--share' is not a number", "--share X: a share"); /* no threshold fails it */
+    refuse("--share -inf a", "value '-inf' of option '--share' is not a number", "--share X: a share");
     refuse("--share 1e999 a", "value '1e999' of option '--share' is not a number", "--share X: a share");
 }
 
