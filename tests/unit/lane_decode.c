@@ -194,7 +194,7 @@ static void sync_entries(void **state) {
     const int64_t open = 100, second = 10 * TURN + 50, third = 1000 * TURN + 3;
     struct device_lane lane = open_lane(open);
     put_span(&lane, open + 5, 5, SPAN, 0, 1);
-    put_sync(&lane, open + 20, (int64_t)UINT32_MAX << 32 | 0x80000001);
+    put_sync(&lane, open + 20, 0x7fffffff80000001);
     put_span(&lane, second - 40, 20, WAIT, 0, 2);
     put_sync(&lane, second, 777);
     put_sync(&lane, third, 778);
@@ -206,7 +206,7 @@ static void sync_entries(void **state) {
     expect_row(&decoder.rows[MOKSCOPE_KIND_WAIT][0], second - 40, 20, WAIT, 0, 0, 2);
     expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][1], third + 1, 9, SPAN, 0, 0, 3);
     assert_int_equal(decoder.pair_count, 5);
-    const struct clock_pair expected[] = {{open, 2 * open}, {open + 20, (int64_t)UINT32_MAX << 32 | 0x80000001}, {second, 777},
+    const struct clock_pair expected[] = {{open, 2 * open}, {open + 20, 0x7fffffff80000001}, {second, 777},
                                           {third, 778}, {third + 10, 2 * (third + 10)}};
     for (int i = 0; i < 5; i++) {
         assert_int_equal(decoder.pairs[i].ticks, expected[i].ticks);

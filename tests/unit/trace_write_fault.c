@@ -112,7 +112,7 @@ static void put_file(const char *path, const void *bytes, size_t count) {
 
 static int64_t file_size(const char *path) {
     struct stat information;
-    return stat(path, &information) == 0 ? (int64_t)information.st_size : -1;
+    return path != NULL && stat(path, &information) == 0 ? (int64_t)information.st_size : -1;
 }
 
 /* trace_write_check_path and trace_write_open agree, and neither leaves a trace of the attempt. */
