@@ -135,7 +135,7 @@ static inline int64_t synthetic_compute_cta(struct synthetic *s, int32_t rank, i
         for (int32_t i = 0; i < n; i++) {
             const struct synthetic_task *t = &tasks[i];
             int64_t from = t->epilogue_end[g] > t->store_end[g] - 900 ? t->epilogue_end[g] : t->store_end[g] - 900;
-            synthetic_record(s, from, t->store_end[g], i % 3 == 2 ? EVENT_PUSH_Y : EVENT_STORE_H, 64, (uint32_t)i);
+            synthetic_record(s, from, t->store_end[g], i % 3 == 2 ? EVENT_PUSH_Y : EVENT_STORE_TILE, 64, (uint32_t)i);
             synthetic_signal(s, t->store_end[g] + 5, i % 3 == 2 ? SYNTHETIC_PUSHED : SYNTHETIC_H_READY, 0);
         }
         synthetic_lane(s, rank, cta, 2 + g, ROLE_STORE, begin_ns, last + 1000);
