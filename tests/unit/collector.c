@@ -209,6 +209,20 @@ static void clock_from_kernels(void **state) {
     sqlite3_close(database);
 }
 
+/* A launch lasts from its first lane's begin to its last lane's end, whatever order they come in. */
+static void extent_of_a_launch(void **state) {
+    struct fixture *f = *state;
+    static const int64_t begins[] = {5000, 3000, 4000}, ends[] = {8000, 9000, 7000};
+    const struct trace_kernel kernel = kernel_at(0, 1, 3000 + 100 - 20, 9000 + 100 + 20);
+    struct lane_block *block = new_block(&fake_module, 0, 3, 1);
+    for (uint32_t lane = 0; lane < 3; lane++) set_time(block, lane, 1, begins[lane], ends[lane]);
+    collector_lanes(f->collector, block);
+    collector_kernel(f->collector, &kernel);
+    sqlite3 *database = finish(f);
+    expect_rows(database, "SELECT offset_ns, width_ns, residual_ns FROM device_clock", "100|40|0\n");
+    sqlite3_close(database);
+}
+
 /* Readings of the calibration kernel go before kernel intervals, each device its own; nothing at all is a loss. */
 static void clock_from_calibration(void **state) {
     struct fixture *f = *state;
@@ -220,7 +234,7 @@ static void clock_from_calibration(void **state) {
     for (int32_t device = 0; device < 3; device++) {
         struct lane_block *block = new_block(&fake_module, device, 1, 1);
         const struct clock_reading reading = {2000000, 2000000 + 700 * (device + 1) - 10, 2000000 + 700 * (device + 1) + 10};
-        const struct trace_kernel kernel = kernel_at(device, 1, 1000000 - 5000, 3000000 + 15000);
+        const struct trace_kernel kernel = kernel_at(device, 1, 1000000 + 4990, 3000000 + 5010);
         set_time(block, 0, 1, 1000000, 3000000);
         block->headers[0].rank = (uint32_t)device;
         if (device < 2) collector_reading(f->collector, device, &reading);
@@ -397,7 +411,7 @@ static void failing_writer(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(several_threads), TEST(from_rings),     TEST(clock_from_kernels), TEST(clock_from_calibration), TEST(hang_of_open_lane),
+        TEST(several_threads), TEST(from_rings),     TEST(clock_from_kernels), TEST(extent_of_a_launch), TEST(clock_from_calibration), TEST(hang_of_open_lane),
         TEST(descriptions),    TEST(refused_module), TEST(cannot_open),        TEST(failing_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

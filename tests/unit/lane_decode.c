@@ -289,9 +289,11 @@ static void strange_records(void **state) {
     put_span(&lane, TURN + 20, 5, 0, 0, 0);
     put_span(&lane, TURN + 30, 5, SPAN, 0, 9);
     put_span(&lane, TURN + 100000000, 5, SPAN, 0, 0); /* ends long after the lane: must be a turn too early */
+    put(&lane, (struct mokscope_record){77, MOKSCOPE_LENGTH_SYNC | 1, 0, 0, 1}); /* half a sync entry */
     put_span(&lane, TURN + 40, 5, LAST, 0, 0);
     close_lane(&lane, TURN + 50);
     decode(&decoder, &lane, 8);
+    assert_int_equal(decoder.pair_count, 2);
     assert_int_equal(decoder.unknown_count, 2);
     assert_int_equal(decoder.misplaced_count, 1);
     expect_counts(&decoder, 2, 0, 0);
@@ -323,17 +325,20 @@ static void unfinished_lanes(void **state) {
     struct device_lane lane = open_lane(open);
     put_span(&lane, open + 60, 80, SPAN, 0, 1); /* over the turn */
     put_span(&lane, open + 200, 50, WAIT, 0, 2);
+    put_span(&lane, open + 220, 10, SIGNAL, 0, 3); /* by another thread of the lane, a little late */
+    lane.header.clock_end = (uint64_t)(9 * TURN); /* means nothing yet */
     decode(&decoder, &lane, 4);
-    expect_counts(&decoder, 1, 1, 0);
+    expect_counts(&decoder, 1, 1, 1);
     expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][0], open + 60, 80, SPAN, 0, 0, 1);
+    expect_row(&decoder.rows[MOKSCOPE_KIND_SIGNAL][0], open + 220, 10, SIGNAL, 0, 0, 3);
     expect_row(&decoder.rows[MOKSCOPE_KIND_WAIT][0], open + 200, 50, WAIT, 0, 0, 2);
     assert_int_equal(decoder.end_ticks, open + 250);
     assert_int_equal(decoder.pair_count, 1);
     put_span(&lane, sync - 1000, 900, SPAN, 0, 3);
     put_sync(&lane, sync, 55);
     decode(&decoder, &lane, 4);
-    assert_int_equal(decoder.lost_count, 1);
-    expect_counts(&decoder, 1, 1, 0);
+    assert_int_equal(decoder.lost_count, 2);
+    expect_counts(&decoder, 1, 0, 1);
     expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][0], sync - 1000, 900, SPAN, 0, 0, 3);
     assert_int_equal(decoder.end_ticks, sync);
     assert_int_equal(decoder.pair_count, 2);

@@ -275,6 +275,27 @@ static void tasks_and_targets(void **state) {
     sqlite3_close(database);
 }
 
+/* Targets and hangs that name no module mean the first that has edges. */
+static void module_with_edges(void **state) {
+    struct fixture *f = *state;
+    const struct mokscope_module plain = {sizeof plain, MOKSCOPE_PROBE_VERSION, "plain", fill_roles, 1, fill_events, 2, NULL, 0,
+                                          NULL, NULL, NULL};
+    const struct mokscope_target_row target = {NULL, 0, 0, 1, 2};
+    int32_t id;
+    trace_write_abandon(f->writer);
+    expect_done(trace_write_open(&f->writer, f->scratch.path, 1, &test_run, &error));
+    expect_done(trace_write_device(f->writer, &(struct trace_device){0, "d", 1, 0, 0, 0}, &error));
+    expect_done(trace_write_module(f->writer, &plain, &id, &error));
+    expect_done(trace_write_targets(f->writer, &target, 1, &error)); /* nobody has edges */
+    expect_done(trace_write_module(f->writer, &fill, &id, &error));
+    expect_done(trace_write_rank(f->writer, 0, 0, 1, &error));
+    expect_done(trace_write_targets(f->writer, &target, 1, &error));
+    sqlite3 *database = finish(f);
+    expect_rows(database, "SELECT edge, counter_index, target FROM v_edge_target", "DONE|1|2\n");
+    expect_rows(database, "SELECT kind, count FROM loss", "target|1\n");
+    sqlite3_close(database);
+}
+
 static void activity(void **state) {
     struct fixture *f = *state;
     const struct trace_kernel kernel = {0,      UINT32_MAX, 14, 15,  1 + ((int64_t)1 << 40), 3, "_Z3mokv", 1000, 5000, {132, 2, 1},
@@ -511,7 +532,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(schema),       TEST(schema_refuses),        TEST(run_row),           TEST(run_defaults), TEST(descriptions),
         TEST(modules),      TEST(contradicting_modules), TEST(tasks_and_targets), TEST(activity),     TEST(lanes_in_views),
-        TEST(lost_and_unknown), TEST(launch_order),      TEST(device_clock),      TEST(slope_of_open_lanes), TEST(volume),
+        TEST(lost_and_unknown), TEST(launch_order),      TEST(device_clock),      TEST(slope_of_open_lanes), TEST(module_with_edges),
+        TEST(volume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
