@@ -347,9 +347,9 @@ static void bad_arguments_are_named(void **state) {
 
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
-/* One route, H = I = 1: x = 1, g = 1, u = 2, down 3, dY = 2, so dH' = 6. sigma(1) = 0.7310585786, h = 1.4621171573. */
-static struct layer *hand_backward(float s) {
-    struct layer *l = layer_make(1, 1, 1, 1, 1, 1, 0);
+/* One expert, H = I = 1: x = 1, g = 1, u = 2, down 3, dY = 2, so dH' = 6. sigma(1) = 0.7310585786, h = 1.4621171573. */
+static struct layer *hand_backward(int32_t top_k, float s) {
+    struct layer *l = layer_make(1, 1, 1, 1, 1, top_k, 0);
     set(l->x[0], 1, (const double[]){1});
     set(l->dy[0], 1, (const double[]){2});
     set(l->weights[0][0], 1, (const double[]){1});
@@ -378,7 +378,7 @@ static void check_gradients(struct layer *l, int32_t rounded, double dx, double 
 static void gradients_by_hand(void **state) {
     (void)state;
     const double sigma = 1.0 / (1.0 + exp(-1.0));
-    struct layer *l = hand_backward(0.5f);
+    struct layer *l = hand_backward(1, 0.5f);
     check_gradients(l, 1, 9.9375, 12 * sigma, 5.5625, 2.1875, 1.4609375);
     check_gradients(l, 0, 6 * sigma * (2 - sigma) + 6 * sigma, 12 * sigma, 6 * sigma * (2 - sigma), 3 * sigma, 2 * sigma);
     l->router[0][0] = 0.0f; /* ds does not come from a scaled gradient */
@@ -390,13 +390,26 @@ static void gradients_by_hand(void **state) {
     layer_free(l);
 }
 
+/* Routes with s = 0.375 and 0.5. The first's dG = 134 * 2^-5 = 4.1875, dU = 211 * 2^-7 = 1.6484375, dX = 7.484375, 239.5 steps of 2^-5
+ * -> 240 = 7.5; with the second's 9.9375 (above) 17.4375, 139.5 steps of 2^-3 -> 140 = 17.5. Not rounded in its slot it would be
+ * 17.421875 -> 17.375. */
+static void gradients_of_x_are_rounded_in_their_slots(void **state) {
+    (void)state;
+    struct layer *l = hand_backward(2, 0.375f);
+    l->router[0][1] = 0.5f;
+    backward(l, 1);
+    check_near(l->dx[0][0], 17.5);
+    check_near(l->d_weights[0][0][0], 4.1875 + 5.5625);
+    layer_free(l);
+}
+
 /* Limit 0.5: g and u are limited, so their gradients are 0; h = sigma(0.5) 0.5 * 0.5 = 0.1556148328, s h -> 159 * 2^-11.
  * At the limit itself (1: g = 1, u = 2 limited) the gradient of g passes, with u = 1: dG = 3 sigma (2 - sigma) = 2.7830115357, 178.11
  * steps of 2^-6 -> 2.78125; h = sigma; dU = 0. */
 static void limited_gradients_by_hand(void **state) {
     (void)state;
     const double sigma = 1.0 / (1.0 + exp(-1.0));
-    struct layer *l = hand_backward(0.5f);
+    struct layer *l = hand_backward(1, 0.5f);
     l->reference.swiglu_clamp = 0.5f;
     check_gradients(l, 1, 0.0, 6 * 0.25 / (1.0 + exp(-0.5)), 0.0, 0.0, 2 * 159 * 0x1p-11);
     l->reference.swiglu_clamp = 1.0f;
@@ -520,6 +533,7 @@ int main(void) {
         cmocka_unit_test(a_sample_is_part_of_the_whole),
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(gradients_by_hand),
+        cmocka_unit_test(gradients_of_x_are_rounded_in_their_slots),
         cmocka_unit_test(limited_gradients_by_hand),
         cmocka_unit_test(rounding_does_not_cross_the_limit),
         cmocka_unit_test(gradients_are_those_of_the_forward_pass),
