@@ -42,6 +42,12 @@ static int32_t default_minibatch_rows(const struct mok_options *o) {
     return quarter < 2048 ? (int32_t)quarter : 2048;
 }
 
+/* The rows a rank gets on average, so that dispatch rarely waits for a ring row and its CTAs soon compute; at least 4. */
+static int32_t default_ring_minibatches(const struct mok_options *o) {
+    int64_t rows = (int64_t)o->tokens * (o->top_k + o->shared_experts) + (int64_t)(o->experts_per_rank + o->shared_experts) * TILE_ROWS;
+    return (int32_t)schedule_maximum(4, (int32_t)((rows + o->minibatch_rows - 1) / o->minibatch_rows));
+}
+
 static int fill_defaults(struct mok_options *o, struct error *error) {
     int device = 0, sm_count = 0;
     cudaError_t status = cudaGetDevice(&device);
@@ -58,7 +64,7 @@ static int fill_defaults(struct mok_options *o, struct error *error) {
     }
     if (o->comm_sms == 0) o->comm_sms = schedule_maximum(1, schedule_minimum(o->rank_ctas - 2, schedule_maximum(2, o->rank_ctas / 8 / 2 * 2)));
     if (o->minibatch_rows == 0) o->minibatch_rows = default_minibatch_rows(o);
-    if (o->ring_rows == 0) o->ring_rows = 4 * o->minibatch_rows;
+    if (o->ring_rows == 0) o->ring_rows = default_ring_minibatches(o) * o->minibatch_rows;
     if (o->lag == 0) o->lag = o->ring_rows > o->minibatch_rows ? 1 : 0;
     if (o->lag == -1) o->lag = 0;
     if (o->wait_limit_ns == 0) o->wait_limit_ns = 2000000000;

@@ -26,9 +26,9 @@ enum {
     TICKET_SLOTS = 2,
     BOX_COLUMNS = 64, /* of the boxes that backward operands are loaded in: 64 x 64 BF16, 8 KiB */
     BOX_ROWS = 64,
-    STAGING_COLUMNS = 128, /* columns of an epilogue part */
+    STAGING_COLUMNS = 128,               /* columns of an epilogue part */
+    STAGING_PITCH = STAGING_COLUMNS + 8, /* elements; 16 bytes of padding keep banks apart */
     STAGING_ROWS = 16,     /* rows of a warp's accumulator */
-    TARGET_SLOTS = 2,      /* tasks whose row addresses are kept */
     COMM_CHUNK_BYTES = 4096,              /* a bulk copy of dispatch and combine */
     COMM_CHUNKS = 4,                      /* chunk slots of a warp */
     COMM_LEAD = 2,                        /* chunks that loads run ahead of stores */

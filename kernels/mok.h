@@ -41,7 +41,7 @@ struct mok_options {
     int32_t rank_ctas;       /* CTAs a rank, one an SM, even; default: SMs of the GPU / ranks */
     int32_t comm_sms;        /* of these, CTAs that communicate, 1..rank_ctas - 2, better even; default: rank_ctas / 8, even */
     int32_t minibatch_rows;  /* rows between two signals, multiple of 128; default 2048, less for small problems */
-    int32_t ring_rows;       /* physical rows of each ring, multiple of minibatch_rows; default 4 minibatches */
+    int32_t ring_rows;       /* physical rows of each ring, multiple of minibatch_rows; default: what a rank gets on average, at least 4 minibatches */
     int32_t lag;             /* minibatches by which down trails gate+up, 0..ring minibatches - 1; default 1, -1 means 0 */
     int32_t combine_ring;    /* 0: the down epilogue pushes straight to the owners; 1: through the y ring and comm_sms */
     int32_t saved_rows;      /* of a rank, whose g and u forward keeps for backward, which recomputes the others'; multiple of 128;

@@ -65,18 +65,10 @@ static __device__ __forceinline__ uint4 ld_global_stream_v4(const void *address)
     return value;
 }
 
-/* Shared memory by its 32-bit address. */
+/* Shared memory by its 32-bit address. Ordered by being volatile, as the fences and copies are; without a memory clobber, so that
+ * arithmetic and loads around it may move. */
 static __device__ __forceinline__ void st_shared_u32(uint32_t address, uint32_t value) {
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
-}
-
-static __device__ __forceinline__ uint4 ld_shared_v4(uint32_t address) {
-    uint4 value;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "r"(address)
-                 : "memory");
-    return value;
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value));
 }
 
 /* ns of the GPU's common clock (32 ns steps on Hopper). */

@@ -44,6 +44,11 @@ static __device__ __forceinline__ void bulk_store_global(void *target, const voi
                  : "memory");
 }
 
+/* The same from a 32-bit shared address. */
+static __device__ __forceinline__ void bulk_store_global_from(void *target, uint32_t source, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(target), "r"(source), "r"(bytes) : "memory");
+}
+
 /* Closes the thread's current group of bulk stores. */
 static __device__ __forceinline__ void bulk_commit_group(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 

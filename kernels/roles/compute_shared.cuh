@@ -2,8 +2,7 @@
  *
  * PROTOCOL compute CTA
  *   Roles      load: warp 0 of warpgroup 0, one thread; store 0 and 1: warps 2 and 3 of warpgroup 0, one for each MMA
- *              warpgroup, which it looks up addresses for and publishes the work of; MMA 0 and 1: warpgroups 1 and 2, rows 0-63
- *              and 64-127 of the tile
+ *              warpgroup, whose tiles it publishes; MMA 0 and 1: warpgroups 1 and 2, rows 0-63 and 64-127 of the tile
  *   task       full[slot]: 1 arrival (load, after writing the slot); empty[slot]: every thread that reads it (MMA 256,
  *              store 64). The slot is generic-proxy data only.
  *   stage      full[s]: 1 arrival + bytes (load announces, TMA delivers A and B, of which half of a shared B comes from the
@@ -12,10 +11,9 @@
  *              its own two warpgroups only.
  *   ticket     of a pair: member 0 draws, writes into member 1's shared memory, and arrives on its ticket_full (1 arrival, release
  *              at cluster scope); member 1 reads and arrives on member 0's ticket_empty (1 arrival)
- *   target     a task's row addresses, two slots. ready[w][slot]: 32 arrivals (store w, each lane after writing its rows'
- *              addresses and after the ring rows to be overwritten have been read); done[w][slot]: 128 arrivals (all threads of
- *              MMA w, each after its last store to global memory of the tile), upon which store w signals. A slot is written
- *              again after its done.
+ *   target     free[w]: 1 arrival (store w, when the ring rows that a tile overwrites have been read); done[w]: 128 arrivals (all
+ *              threads of MMA w, each when its stores of the tile to global memory are complete), upon which store w signals.
+ *              Both once a tile, in turn.
  *   staging    of one warp, 16 rows: nobody else touches it
  *   Phase      a waiter of full starts with parity 0, a waiter of empty with parity 1 (the phase before the first) */
 #ifndef COMPUTE_SHARED_CUH
@@ -44,11 +42,11 @@ struct task_slot {
 
 struct compute_shared {
     struct operand_stage stage[STAGE_COUNT];
-    __align__(256) uint16_t staging[MMA_WARPGROUPS * WARPGROUP_THREADS / 32][STAGING_ROWS * STAGING_COLUMNS];
-    uint16_t *target[MMA_WARPGROUPS][TARGET_SLOTS][64]; /* row of a combine slot array, NULL: padding; only for pushed tiles */
+    __align__(16) uint16_t staging[MMA_WARPGROUPS * WARPGROUP_THREADS / 32][STAGING_ROWS * STAGING_PITCH];
     uint64_t stage_full[STAGE_COUNT], stage_empty[STAGE_COUNT];
     uint64_t task_full[TASK_SLOTS], task_empty[TASK_SLOTS];
-    uint64_t target_ready[MMA_WARPGROUPS][TARGET_SLOTS], target_done[MMA_WARPGROUPS][TARGET_SLOTS];
+    uint64_t target_free[MMA_WARPGROUPS], target_done[MMA_WARPGROUPS];
+    uint32_t issue_clock[MMA_WARPGROUPS]; /* probes: when the tile's first stores were issued; handed over with target_done */
     struct task_slot task[TASK_SLOTS];
     uint64_t ticket_full[TICKET_SLOTS], ticket_empty[TICKET_SLOTS];
     uint32_t ticket[TICKET_SLOTS];
@@ -114,9 +112,9 @@ static __device__ void compute_barriers_init(struct compute_shared *shared, bool
         mbarrier_init_shared(&shared->task_full[i], 1);
         mbarrier_init_shared(&shared->task_empty[i], TASK_READERS);
     }
-    for (int i = 0; i < MMA_WARPGROUPS * TARGET_SLOTS; i++) {
-        mbarrier_init_shared(&shared->target_ready[0][0] + i, 32);
-        mbarrier_init_shared(&shared->target_done[0][0] + i, WARPGROUP_THREADS);
+    for (int i = 0; i < MMA_WARPGROUPS; i++) {
+        mbarrier_init_shared(&shared->target_free[i], 1);
+        mbarrier_init_shared(&shared->target_done[i], WARPGROUP_THREADS);
     }
     mbarrier_init_fence();
 }

@@ -1,14 +1,23 @@
 /* Epilogues of the MMA role: the accumulator of a tile, 64 rows a warpgroup, 16 a warp, becomes BF16 parts of STAGING_COLUMNS
- * columns. Each warp stages a part in its own shared memory and stores it row by row, 256 bytes at once.
+ * columns. Each warp stages a part in its own shared memory and stores it row by row in bulk, asynchronously; the tile is published
+ * later (mma.cuh, PROTOCOL publication).
  *
  * Accumulator layout: wgmma.cuh. A thread holds, of two rows 8 apart, columns 8 j + 2 (t mod 4) + {0, 1} in d[4 j .. 4 j + 3]. */
 #ifndef EPILOGUE_CUH
 #define EPILOGUE_CUH
 
+#include "ptx/tma.cuh"
 #include "roles/compute_shared.cuh"
 
 struct mma_state {
-    struct ring_position task, stage, target;
+    struct ring_position task, stage;
+    uint32_t target_parity; /* of target_free */
+};
+
+/* Owner and slot of one of the warp's rows (row lane mod 16); peer -1: padding, or the tile is not pushed. Looked up before the K
+ * loop, which hides the latency. */
+struct pushed_row {
+    int32_t peer, route;
 };
 
 /* What an epilogue works with; begin and part belong to the current part. */
@@ -20,8 +29,9 @@ struct epilogue {
     int32_t group;
     int32_t row;                /* of the rank (wgrad: of the matrix): first of the warp's 16 */
     uint32_t staging;           /* of the warp, shared address */
-    uint16_t *const *pushed;    /* the warp's 16 rows of a pushed tile */
+    struct pushed_row pushed;
     uint32_t begin, part;
+    uint32_t first_issue; /* clock at the first part's stores */
 };
 
 /* A matrix of this rank that a part is stored to: the warp's first row at the part's first column, and the row length. */
@@ -30,49 +40,35 @@ struct part_target {
     int32_t pitch;
 };
 
-/* A warp's staging: rows of 256 bytes, chunks of 16 bytes permuted by row, so that the 8 rows that a warp writes at once, and the
- * row that it reads at once, lie in different banks. Chunk c of row r is at staging_row(r) XOR 16 c. */
-static __device__ __forceinline__ uint32_t staging_row(uint32_t staging, uint32_t row) {
-    return staging + row * STAGING_COLUMNS * (uint32_t)sizeof(uint16_t) + (row & 7u) * 16u;
-}
-
+/* Until the part before has left the staging. */
 static __device__ __forceinline__ void epilogue_part_begin(struct epilogue *e) {
-    __syncwarp(); /* all lanes have read the part before */
+    if (threadIdx.x % 32 < STAGING_ROWS) bulk_wait_group_read<0>();
+    __syncwarp();
     e->begin = mokscope_clock();
 }
 
-/* Stores the staged part into this rank's memory: two rows an instruction, 16 bytes a lane. */
-static __device__ __forceinline__ void epilogue_part_store(struct epilogue *e, struct part_target target) {
-    int32_t row = threadIdx.x % 32 / 16, chunk = threadIdx.x % 16;
+/* Stores the staged part: a row a lane, 256 bytes. to: the lane's row, NULL: none. */
+static __device__ __forceinline__ void epilogue_part_copy(struct epilogue *e, uint16_t *to) {
+    uint32_t row = threadIdx.x % 32;
+    fence_proxy_async_shared_cta();
     __syncwarp();
+    if (row < STAGING_ROWS && to != NULL)
+        bulk_store_global_from(to, e->staging + row * STAGING_PITCH * (uint32_t)sizeof(uint16_t), STAGING_COLUMNS * sizeof(uint16_t));
+    bulk_commit_group();
+    if (e->part == 0) e->first_issue = mokscope_clock();
     mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, e->begin, EVENT_EPILOGUE, e->part, (uint32_t)e->slot->id);
-    uint32_t begin = mokscope_clock();
-    uint16_t *to = target.base + (int64_t)row * target.pitch + chunk * 8;
-#pragma unroll
-    for (int i = 0; i < STAGING_ROWS; i += 2) {
-        *(uint4 *)to = ld_shared_v4(staging_row(e->staging, (uint32_t)(i + row)) ^ (uint32_t)(chunk * 16));
-        to += 2 * (int64_t)target.pitch;
-    }
-    mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, begin, EVENT_STORE_TILE, e->part, (uint32_t)e->slot->id);
     e->part += 1;
-    (void)begin;
+}
+
+/* Stores the staged part into this rank's memory. */
+static __device__ __forceinline__ void epilogue_part_store(struct epilogue *e, struct part_target target) {
+    epilogue_part_copy(e, target.base + (int64_t)(threadIdx.x % STAGING_ROWS) * target.pitch);
 }
 
 /* Stores the staged part to the rows' owners, at this column of their slots. */
 static __device__ __forceinline__ void epilogue_part_push(struct epilogue *e, int32_t column) {
-    int32_t row = threadIdx.x % 32 / 16, chunk = threadIdx.x % 16;
-    __syncwarp();
-    mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, e->begin, EVENT_EPILOGUE, e->part, (uint32_t)e->slot->id);
-    uint32_t begin = mokscope_clock();
-    column += chunk * 8;
-#pragma unroll
-    for (int i = 0; i < STAGING_ROWS; i += 2) {
-        uint16_t *to = e->pushed[i + row];
-        if (to != NULL) *(uint4 *)(to + column) = ld_shared_v4(staging_row(e->staging, (uint32_t)(i + row)) ^ (uint32_t)(chunk * 16));
-    }
-    mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, begin, EVENT_PUSH_Y, e->part, (uint32_t)e->slot->id);
-    e->part += 1;
-    (void)begin;
+    const struct pushed_row *p = &e->pushed;
+    epilogue_part_copy(e, p->peer < 0 ? NULL : e->v->r->combine[p->peer] + (int64_t)p->route * e->v->a->schedule.shape.hidden + column);
 }
 
 static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
@@ -86,14 +82,14 @@ static __device__ __forceinline__ float silu(float g) { return __fdividef(g, 1.0
 
 /* Two neighbouring columns of the two rows a thread holds, into the warp's staging: `column` on from thread_staging. */
 static __device__ __forceinline__ void stage_columns(uint32_t thread_staging, int32_t column, uint32_t upper, uint32_t lower) {
-    uint32_t address = thread_staging ^ (uint32_t)(column / 8 * 16);
+    uint32_t address = thread_staging + (uint32_t)(column * 2);
     st_shared_u32(address, upper);
-    st_shared_u32(address + 8 * STAGING_COLUMNS * sizeof(uint16_t), lower);
+    st_shared_u32(address + 8 * STAGING_PITCH * sizeof(uint16_t), lower);
 }
 
 /* Where a thread's first two columns of its upper row go. */
 static __device__ __forceinline__ uint32_t thread_staging(uint32_t staging) {
-    return staging_row(staging, threadIdx.x % 32 / 4) + threadIdx.x % 4 * 4u;
+    return staging + (threadIdx.x % 32 / 4) * STAGING_PITCH * (uint32_t)sizeof(uint16_t) + threadIdx.x % 4 * 4u;
 }
 
 /* The optional limits of the activation: g from above, u on both sides. */

@@ -1,7 +1,6 @@
-/* Store role: one warp beside each MMA warpgroup. Before the warpgroup has finished a tile, it looks up where the tile's rows go
- * and waits until ring rows may be overwritten; when the warpgroup has stored the tile, it signals. So the MMA warps neither look
- * up nor fence. The signal: every thread of the warpgroup arrived on target_done after its stores, lane 0 waited for that, and its
- * release at GPU scope is cumulative. */
+/* Store role: one warp beside each MMA warpgroup. It waits until ring rows that a tile goes to may be overwritten, and signals when
+ * the warpgroup has stored the tile, so that the MMA warps neither wait nor fence. The signal: every thread of the warpgroup
+ * arrived on target_done after its stores were complete, lane 0 waited for that, and its release at GPU scope is cumulative. */
 #ifndef STORE_CUH
 #define STORE_CUH
 
@@ -46,29 +45,16 @@ static __device__ __forceinline__ uint32_t store_wait_slot(const struct cta_view
     return ready;
 }
 
-/* Row addresses of a pushed tile into the slot; other tiles need none. */
-static __device__ __forceinline__ void store_look_up(const struct cta_view *v, struct compute_shared *shared, const struct task_slot *slot,
-                                                     int32_t group, uint32_t target_slot) {
-    bool pushed = slot->task.phase == PHASE_DGRAD_GATE_UP ||
-                  (slot->task.phase == PHASE_DOWN && v->a->schedule.knobs.combine == COMBINE_DIRECT);
-    if (!pushed) return;
-    for (int i = 0; i < STORE_ROWS_PER_LANE; i++) {
-        int32_t local = i * 32 + (int32_t)(threadIdx.x % 32u), row = slot->task.tile_row * TILE_ROWS + group * STORE_ROWS + local;
-        int32_t peer = v->r->row_peer[row];
-        shared->target[group][target_slot][local] =
-            peer < 0 ? NULL : v->r->combine[peer] + (int64_t)v->r->row_route[row] * v->a->schedule.shape.hidden;
-    }
-}
-
 /* Waits for the warpgroup to have stored the tile, then signals what it wrote and what it has read. Returns 0 after an abort. */
 template <int pass>
 static __device__ __forceinline__ uint32_t store_publish(const struct cta_view *v, struct mokscope_lane *lane,
                                                          struct compute_shared *shared, const struct task_slot *slot, int32_t group,
-                                                         struct ring_position done) {
+                                                         uint32_t done_parity) {
     uint32_t unused = 0;
-    if (!__all_sync(0xffffffffu, wait_barrier_stall(v, &shared->target_done[group][done.slot], done.parity, EDGE_TILE_STORED, done.slot,
+    if (!__all_sync(0xffffffffu, wait_barrier_stall(v, &shared->target_done[group], done_parity, EDGE_TILE_STORED, (uint32_t)group,
                                                     &unused)))
         return 0;
+    uint32_t issued = shared->issue_clock[group];
     if (pass == PASS_BACKWARD && slot->task.phase == PHASE_DGRAD_GATE_UP && slot->task.tile_column == 0)
         store_weight_gradients(v, slot, group);
     __syncwarp();
@@ -79,9 +65,15 @@ static __device__ __forceinline__ uint32_t store_publish(const struct cta_view *
         store_signal(v, lane, output.edge, output.index);
         if (slot->task.phase == PHASE_DGRAD_DOWN) store_signal(v, lane, EDGE_EXPERT_READY, slot->expert);
         if (group == 0) store_signal(v, lane, release.edge, release.index);
+        bool pushed = slot->task.phase == PHASE_DGRAD_GATE_UP ||
+                      (slot->task.phase == PHASE_DOWN && v->a->schedule.knobs.combine == COMBINE_DIRECT);
+        mokscope_span_thread(lane, MOKSCOPE_LEVEL_PHASE, issued, pushed ? EVENT_PUSH_Y : EVENT_STORE_TILE, STORE_ROWS,
+                             (uint32_t)slot->id);
         mokscope_sync_if_due_thread(lane);
+        (void)pushed;
     }
     __syncwarp();
+    (void)issued;
     return 1;
 }
 
@@ -90,24 +82,23 @@ static __device__ __forceinline__ uint32_t store_publish(const struct cta_view *
 template <int pass>
 static __device__ __forceinline__ void store_role(const struct cta_view *v, struct mokscope_lane *lane,
                                                   struct compute_shared *shared, int32_t group) {
-    struct ring_position position = {0, 0}, ready = {0, 0}, done = {0, 0};
+    struct ring_position position = {0, 0};
+    uint32_t done_parity = 0;
     struct task_slot before;
     before.task.phase = PHASE_NONE;
     for (;;) {
         struct task_slot slot = task_take(v, lane, shared, &position, false);
         bool own = slot.task.phase != PHASE_NONE && !slot.echo;
-        if (own) store_look_up(v, shared, &slot, group, ready.slot);
         if (before.task.phase != PHASE_NONE) {
-            if (!store_publish<pass>(v, lane, shared, &before, group, done)) break;
-            ring_advance(&done, TARGET_SLOTS);
+            if (!store_publish<pass>(v, lane, shared, &before, group, done_parity)) break;
+            done_parity ^= 1u;
         }
         before.task.phase = PHASE_NONE;
         if (slot.task.phase == PHASE_NONE) break;
         if (!own) continue;
         random_delay(v, ROLE_STORE, (uint32_t)slot.id * 2u + (uint32_t)group);
         if (!store_wait_slot(v, lane, &slot)) break;
-        mbarrier_arrive_shared(&shared->target_ready[group][ready.slot]);
-        ring_advance(&ready, TARGET_SLOTS);
+        if (threadIdx.x % 32u == 0) mbarrier_arrive_shared(&shared->target_free[group]);
         before = slot;
     }
 }
