@@ -49,7 +49,7 @@ static const struct option_row rows[] = {
     {"sms", 0, OPTION_INTEGER, FIELD(sms), "N", "the GPU's / ranks", "SMs a rank", "CTAs of a rank, even", 2, 1 << 16},
     {"comm-sms", 0, OPTION_INTEGER, FIELD(comm_sms), "N", "an eighth", "SMs a rank", "of these, CTAs that communicate first", 1, 1 << 16},
     {"minibatch", 0, OPTION_INTEGER, FIELD(minibatch), "N", "up to 2048", "rows", "rows between two signals, multiple of 128", 1, 1 << 30},
-    {"ring", 0, OPTION_INTEGER, FIELD(ring), "N", "4 minibatches", "rows", "rows of each ring, multiple of the minibatch", 1, 1 << 30},
+    {"ring", 0, OPTION_INTEGER, FIELD(ring), "N", "what a rank gets on average", "rows", "rows of each ring, multiple of the minibatch", 1, 1 << 30},
     {"lag", 0, OPTION_INTEGER, FIELD(lag), "N", "1", "minibatches", "by which down trails gate+up", 0, 1 << 20},
     {"combine", 0, OPTION_STRING, FIELD(combine), "PATH", "direct", NULL, "direct (from the epilogue) or ring (communication SMs)", 0, 0},
     {"saved", 0, OPTION_INTEGER, FIELD(saved), "N", "all", "rows", "rows whose activations backward does not recompute", 0, 1 << 30},
