@@ -91,7 +91,8 @@ static int check_module(const struct mokscope_module *module, struct error *erro
     for (uint32_t i = 0; i < module->edge_count; i++) {
         const struct mokscope_edge_row *edge = &module->edges[i];
         int32_t producer = edge->producer_role, consumer = edge->consumer_role;
-        if (producer < 0 || consumer < 0 || (uint32_t)producer >= module->role_count || (uint32_t)consumer >= module->role_count)
+        if (producer < 0 || consumer < 0 || (uint32_t)producer >= module->role_count ||
+            (uint32_t)consumer >= module->role_count)
             return error_set(error, ERROR_USAGE, "edge '%s' of module '%s' is between roles %d and %d, it has %u roles",
                              edge->name, module->name, producer, consumer, module->role_count);
         if (!is_scope(edge->scope))

@@ -281,7 +281,8 @@ static int match_launches(struct collector *collector, struct error *error) {
         if (status) return status;
     }
     int64_t unmatched = (int64_t)(collector->launch_count - matches);
-    int status = trace_write_loss(collector->writer, "probes", "lane", collector->refused_lanes, "lanes of refused modules", error);
+    int status = trace_write_loss(collector->writer, "probes", "lane", collector->refused_lanes,
+                                  "lanes of refused modules", error);
     if (status || collector->kernel_count == 0) return status;
     return trace_write_loss(collector->writer, "cupti", "match", unmatched, "instrumented launches without a CUPTI kernel",
                             error);

@@ -24,8 +24,8 @@ static const struct mokscope_event_row events[EVENTS] = {
     {"signal", MOKSCOPE_KIND_SIGNAL, MOKSCOPE_CLASS_OVERHEAD, 1, 0, "index", "value", ""},
 };
 static const struct mokscope_edge_row edges[] = {{"X", 0, 0, "tile", "gpu", 0, "1", "bench"}};
-static const struct mokscope_module module = {sizeof module, MOKSCOPE_PROBE_VERSION, "bench", roles, 1, events, EVENTS, edges, 1,
-                                              NULL, NULL, NULL};
+static const struct mokscope_module module = {
+    sizeof module, MOKSCOPE_PROBE_VERSION, "bench", roles, 1, events, EVENTS, edges, 1, NULL, NULL, NULL};
 
 struct bench {
     uint32_t lane_count, record_count; /* a lane */
@@ -53,10 +53,15 @@ static void fill_ring(struct bench *bench) {
 
 /* ns = ticks / 2, as at 2 GHz, in steps of 32. */
 static struct mokscope_lane_header lane_header(const struct bench *bench, uint32_t lane) {
-    return (struct mokscope_lane_header){.state = MOKSCOPE_LANE_CLOSED, .count = bench->record_count, .grid_id = 1 + lane / LANES_A_LAUNCH,
-                                         .clock_begin = bench->clock_begin, .globaltimer_begin = bench->clock_begin / 64 * 32,
-                                         .clock_end = bench->clock_end, .globaltimer_end = bench->clock_end / 64 * 32,
-                                         .cta = lane % CTAS, .warp = lane / CTAS % WARPS};
+    return (struct mokscope_lane_header){.state = MOKSCOPE_LANE_CLOSED,
+                                         .count = bench->record_count,
+                                         .grid_id = 1 + lane / LANES_A_LAUNCH,
+                                         .clock_begin = bench->clock_begin,
+                                         .globaltimer_begin = bench->clock_begin / 64 * 32,
+                                         .clock_end = bench->clock_end,
+                                         .globaltimer_end = bench->clock_end / 64 * 32,
+                                         .cta = lane % CTAS,
+                                         .warp = lane / CTAS % WARPS};
 }
 
 static double seconds(void) {
@@ -161,7 +166,8 @@ int main(int argc, char **argv) {
     if (!status) status = measure_collector(&bench, &error);
     struct stat file;
     if (!status && stat(bench.path, &file) == 0)
-        printf("%-10s %10.1f bytes a record\n", "file", (double)file.st_size / ((double)bench.lane_count * bench.record_count));
+        printf("%-10s %10.1f bytes a record\n", "file",
+               (double)file.st_size / ((double)bench.lane_count * bench.record_count));
     if (argc <= 3) unlink(bench.path);
     free(bench.ring);
     if (status) fprintf(stderr, "ingest: %s\n", error.message);

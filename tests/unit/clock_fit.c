@@ -125,7 +125,8 @@ static void check_pairs(const struct clock_pair *pairs, int32_t count, const str
         if (far > residual) residual = far;
     }
     ok = ok && fabsl(residual - (long double)line->residual_ns) <= 2.0L;
-    if (!ok) fail_msg("clock_fit_pairs differs from the exact fit: seed %llu, %d pairs", (unsigned long long)seed, count);
+    if (!ok)
+        fail_msg("clock_fit_pairs differs from the exact fit: seed %llu, %d pairs", (unsigned long long)seed, count);
 }
 
 static void pairs_model(void **state) {
@@ -135,7 +136,8 @@ static void pairs_model(void **state) {
         struct clock_pair pairs[MOST];
         struct clock_line line;
         int32_t count = (int32_t)random_between(&source, 1, MOST);
-        int64_t ticks = random_between(&source, 0, (int64_t)1 << 50), time_ns = random_between(&source, 0, (int64_t)1 << 60);
+        int64_t ticks = random_between(&source, 0, (int64_t)1 << 50),
+                time_ns = random_between(&source, 0, (int64_t)1 << 60);
         int64_t noise = random_between(&source, 0, random_below(&source, 4) == 0 ? 100000000 : 64);
         int64_t rate = random_between(&source, 300, 3000); /* ns for 1000 ticks */
         for (int32_t i = 0; i < count; i++) {
@@ -186,8 +188,7 @@ static void readings_drift(void **state) {
     struct clock_reading readings[11];
     struct clock_offset offset;
     const int64_t device = 1793000000000000000, host = 1793000000000777777;
-    for (int i = 0; i < 11; i++)
-        readings[i] = reading(device + i * 100000000, host + i * 100000000 + i * 2500, 1000);
+    for (int i = 0; i < 11; i++) readings[i] = reading(device + i * 100000000, host + i * 100000000 + i * 2500, 1000);
     clock_fit_readings(readings, 11, &offset);
     assert_int_equal(offset.readings, 11);
     assert_true(fabs(offset.drift - 25e-6) < 1e-11);
@@ -199,7 +200,8 @@ static void readings_drift(void **state) {
 /* Below three readings or 10 ms no drift is claimed: noise would pass for it. */
 static void readings_without_drift(void **state) {
     (void)state;
-    struct clock_reading readings[3] = {reading(0, 0, 100), reading(5000000, 5000500, 100), reading(9999999, 10000999, 100)};
+    struct clock_reading readings[3] = {reading(0, 0, 100), reading(5000000, 5000500, 100),
+                                        reading(9999999, 10000999, 100)};
     struct clock_offset offset;
     clock_fit_readings(readings, 3, &offset);
     assert_true(offset.drift == 0);
@@ -227,7 +229,8 @@ static void readings_any_order(void **state) {
 
 static void readings_wide_are_left_out(void **state) {
     (void)state;
-    struct clock_reading readings[4] = {reading(0, 100, 500), reading(1000, 1100, 500), {2000, 102100, 104100}, {3000, 9, 8}};
+    struct clock_reading readings[4] = {
+        reading(0, 100, 500), reading(1000, 1100, 500), {2000, 102100, 104100}, {3000, 9, 8}};
     struct clock_offset offset;
     readings[2] = reading(2000, 102100, 2001);
     clock_fit_readings(readings, 4, &offset);
@@ -256,7 +259,8 @@ static void readings_contradict(void **state) {
 /* The narrower bracket draws the offset: weights are those of the header. */
 static void readings_are_weighted(void **state) {
     (void)state;
-    const struct clock_reading readings[2] = {{0, 0, 999}, {0, 10000, 11999}}; /* weights 4 : 1, middles 499 and 10999 */
+    const struct clock_reading readings[2] = {{0, 0, 999},
+                                              {0, 10000, 11999}}; /* weights 4 : 1, middles 499 and 10999 */
     struct clock_offset offset;
     clock_fit_readings(readings, 2, &offset);
     assert_int_equal(offset.offset_ns, (4 * 499 + 10999) / 5);
@@ -307,7 +311,8 @@ static int model_readings(const struct clock_reading *readings, int32_t count, c
         const struct clock_reading *r = &readings[kept[k]];
         long double at = (long double)(r->device_ns - readings[kept[0]].device_ns);
         long double value = (y - drift * x) / w + drift * at;
-        long double middle = (long double)(r->host_before_ns + (r->host_after_ns - r->host_before_ns) / 2 - r->device_ns);
+        long double middle =
+            (long double)(r->host_before_ns + (r->host_after_ns - r->host_before_ns) / 2 - r->device_ns);
         if (fabsl(value - middle) > residual) residual = fabsl(value - middle);
         int64_t got = clock_offset_apply(offset, r->device_ns) - r->device_ns;
         ok = ok && fabsl(value - (long double)got) <= 2.0L;
@@ -322,7 +327,8 @@ static void readings_model(void **state) {
         struct clock_reading readings[MOST];
         struct clock_offset offset;
         int32_t count = (int32_t)random_between(&source, 0, MOST);
-        int64_t span = random_below(&source, 3) == 0 ? 12000000 : 3000000000, shift = random_between(&source, 0, 1000000000);
+        int64_t span = random_below(&source, 3) == 0 ? 12000000 : 3000000000,
+                shift = random_between(&source, 0, 1000000000);
         int64_t ppm = random_between(&source, -100, 100), widest = random_between(&source, 0, 20000);
         for (int32_t i = 0; i < count; i++) {
             int64_t at = random_between(&source, 0, span), width = random_between(&source, 0, widest);
@@ -332,7 +338,8 @@ static void readings_model(void **state) {
         }
         clock_fit_readings(readings, count, &offset);
         if (!model_readings(readings, count, &offset))
-            fail_msg("clock_fit_readings differs from the model: seed %llu, %d readings", (unsigned long long)seed, count);
+            fail_msg("clock_fit_readings differs from the model: seed %llu, %d readings", (unsigned long long)seed,
+                     count);
     }
 }
 
@@ -352,8 +359,8 @@ static void readings_bound(void **state) {
         clock_fit_readings(readings, count, &offset);
         int64_t wrong = clock_offset_apply(&offset, 4500000) - 5277000;
         if (magnitude(wrong) > offset.width_ns / 2 + 1)
-            fail_msg("offset is wrong by %lld ns, width %lld ns: seed %llu", (long long)wrong, (long long)offset.width_ns,
-                     (unsigned long long)seed);
+            fail_msg("offset is wrong by %lld ns, width %lld ns: seed %llu", (long long)wrong,
+                     (long long)offset.width_ns, (unsigned long long)seed);
     }
 }
 

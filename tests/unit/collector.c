@@ -49,7 +49,8 @@ static sqlite3 *finish(struct fixture *f) {
 enum { CAPACITY = 16 };
 
 /* A block as rings.c makes it, of closed lanes with `records` spans each; headers may be changed afterwards. */
-static struct lane_block *new_block(const struct mokscope_module *module, int32_t device, uint32_t lanes, uint32_t records) {
+static struct lane_block *new_block(const struct mokscope_module *module, int32_t device, uint32_t lanes,
+                                    uint32_t records) {
     struct lane_block *block = calloc(1, sizeof *block + lanes * (sizeof *block->headers + sizeof(size_t)) +
                                              (size_t)lanes * records * sizeof *block->records);
     assert_non_null(block);
@@ -63,7 +64,8 @@ static struct lane_block *new_block(const struct mokscope_module *module, int32_
     block->first_record = (void *)(block->records + (size_t)lanes * records);
     for (uint32_t i = 0; i < lanes; i++) {
         block->first_record[i] = (size_t)i * records;
-        block->headers[i] = (struct mokscope_lane_header){.state = MOKSCOPE_LANE_CLOSED, .count = records, .grid_id = 1, .cta = i};
+        block->headers[i] =
+            (struct mokscope_lane_header){.state = MOKSCOPE_LANE_CLOSED, .count = records, .grid_id = 1, .cta = i};
         for (uint32_t record = 0; record < records; record++)
             block->records[i * records + record] = (struct mokscope_record){10 * record, 5, 1, 0, i};
     }
@@ -81,8 +83,13 @@ static void set_time(struct lane_block *block, uint32_t lane, uint64_t grid_id, 
 }
 
 static struct trace_kernel kernel_at(int32_t device, int64_t grid_id, int64_t begin_ns, int64_t end_ns) {
-    return (struct trace_kernel){.device_id = device, .grid_id = grid_id, .name = "mok", .begin_ns = begin_ns, .end_ns = end_ns,
-                                 .grid = {1, 1, 1}, .block = {1, 1, 1}};
+    return (struct trace_kernel){.device_id = device,
+                                 .grid_id = grid_id,
+                                 .name = "mok",
+                                 .begin_ns = begin_ns,
+                                 .end_ns = end_ns,
+                                 .grid = {1, 1, 1},
+                                 .block = {1, 1, 1}};
 }
 
 /* --- threads --------------------------------------------------------------------------------------------------------- */
@@ -143,10 +150,12 @@ static void several_threads(void **state) {
                 "0|600|5400|50\n1|600|5400|50\n2|600|5400|50\n3|600|5400|50\n");
     expect_rows(database, "SELECT count(*), count(DISTINCT lane_id) FROM span", "21600|2400\n");
     expect_rows(database, "SELECT count(*) FROM span JOIN lane USING (lane_id) WHERE argument <> cta", "0\n");
-    expect_rows(database, "SELECT count(*), count(DISTINCT device_id) FROM launch", "100|2\n"); /* ranks 0 and 2 share device 0 */
-    expect_rows(database, "SELECT (SELECT count(*) FROM attribute WHERE kind = 'knob'), (SELECT count(*) FROM task),"
-                          " (SELECT count(*) FROM kernel), (SELECT count(*) FROM copy), (SELECT count(*) FROM marker),"
-                          " (SELECT count(*) FROM host_activity), (SELECT sum(count) FROM loss WHERE source = 'nvtx')",
+    expect_rows(database, "SELECT count(*), count(DISTINCT device_id) FROM launch",
+                "100|2\n"); /* ranks 0 and 2 share device 0 */
+    expect_rows(database,
+                "SELECT (SELECT count(*) FROM attribute WHERE kind = 'knob'), (SELECT count(*) FROM task),"
+                " (SELECT count(*) FROM kernel), (SELECT count(*) FROM copy), (SELECT count(*) FROM marker),"
+                " (SELECT count(*) FROM host_activity), (SELECT sum(count) FROM loss WHERE source = 'nvtx')",
                 "200|200|200|200|200|200|200\n");
     expect_rows(database, "SELECT device_id, name FROM device", "0|unknown\n1|unknown\n2|unknown\n3|unknown\n");
     expect_rows(database, "SELECT state, command, producer FROM run", "complete|app --x|recorder\n");
@@ -162,7 +171,8 @@ static void from_rings(void **state) {
     for (uint32_t id = 0; id < 40; id++) {
         struct lane_block *blocks;
         struct fake_lane lane = fake_open(1 + id / 10, id, id % 2, id % 2, 1000 * (id + 1));
-        for (uint32_t i = 0; i < id; i++) fake_span(&lane, (uint16_t)(1 + i % 3), 1000 * (id + 1) + 20 * i, 1000 * (id + 1) + 20 * i + 10, id);
+        for (uint32_t i = 0; i < id; i++)
+            fake_span(&lane, (uint16_t)(1 + i % 3), 1000 * (id + 1) + 20 * i, 1000 * (id + 1) + 20 * i + 10, id);
         fake_close(&lane, 1000 * (id + 1) + 900);
         if (id % 3 != 0) continue;
         expect_done(ring_drain(&ring, 0, &blocks, &error));
@@ -171,9 +181,12 @@ static void from_rings(void **state) {
     ring_release(&ring);
     fake_release();
     sqlite3 *database = finish(f);
-    expect_rows(database, "SELECT count(*), count(DISTINCT cta), sum(record_count = cta), sum(lost_count = max(0, cta - 16)),"
-                          " sum(span_count + wait_count + signal_count = min(cta, 16)), sum(rank = cta % 2) FROM lane", "40|40|40|40|40|40\n");
-    expect_rows(database, "SELECT sum(count) = (SELECT sum(lost_count) FROM lane) FROM loss WHERE kind = 'record'", "1\n");
+    expect_rows(database,
+                "SELECT count(*), count(DISTINCT cta), sum(record_count = cta), sum(lost_count = max(0, cta - 16)),"
+                " sum(span_count + wait_count + signal_count = min(cta, 16)), sum(rank = cta % 2) FROM lane",
+                "40|40|40|40|40|40\n");
+    expect_rows(database, "SELECT sum(count) = (SELECT sum(lost_count) FROM lane) FROM loss WHERE kind = 'record'",
+                "1\n");
     sqlite3_close(database);
 }
 
@@ -190,18 +203,26 @@ static void clock_from_kernels(void **state) {
         struct lane_block *block = new_block(&fake_module, 0, 2, 3);
         set_time(block, 0, 500 + (uint64_t)i, begin + 64, end);
         set_time(block, 1, 500 + (uint64_t)i, begin, end - 96);
-        const struct trace_kernel kernel = kernel_at(0, 500 + i, begin + 30000 + drift - random_between(&source, 400, 800),
-                                                     end + 30120 + drift + random_between(&source, 400, 800));
+        const struct trace_kernel kernel =
+            kernel_at(0, 500 + i, begin + 30000 + drift - random_between(&source, 400, 800),
+                      end + 30120 + drift + random_between(&source, 400, 800));
         if (i % 2) collector_kernel(f->collector, &kernel);
         collector_lanes(f->collector, block);
         if (i % 2 == 0) collector_kernel(f->collector, &kernel);
     }
     sqlite3 *database = finish(f);
-    expect_rows(database, "SELECT count(*), sum(launch.grid_id = kernel.grid_id) FROM launch JOIN kernel USING (kernel_id)", "40|40\n");
-    expect_rows(database, "SELECT abs(drift * 1e6 - 40) < 2, abs(offset_ns - 30000 - (base_ns - 1793000000000000000) / 25000) < 200,"
-                          " readings > 20, residual_ns < 400, width_ns BETWEEN 800 AND 3400 FROM device_clock", "1|1|1|1|1\n");
-    expect_rows(database, "SELECT count(*) FROM v_lane AS lane JOIN v_launch USING (launch_id)"
-                          " WHERE lane.begin_ns < kernel_begin_ns OR lane.end_ns > kernel_end_ns", "0\n");
+    expect_rows(database,
+                "SELECT count(*), sum(launch.grid_id = kernel.grid_id) FROM launch JOIN kernel USING (kernel_id)",
+                "40|40\n");
+    expect_rows(
+        database,
+        "SELECT abs(drift * 1e6 - 40) < 2, abs(offset_ns - 30000 - (base_ns - 1793000000000000000) / 25000) < 200,"
+        " readings > 20, residual_ns < 400, width_ns BETWEEN 800 AND 3400 FROM device_clock",
+        "1|1|1|1|1\n");
+    expect_rows(database,
+                "SELECT count(*) FROM v_lane AS lane JOIN v_launch USING (launch_id)"
+                " WHERE lane.begin_ns < kernel_begin_ns OR lane.end_ns > kernel_end_ns",
+                "0\n");
     expect_rows(database, "SELECT count(*), min(duration_ns) > 4.9 FROM v_span", "240|1\n");
     expect_rows(database, "SELECT value FROM attribute WHERE name = 'globaltimer_calibration'", "kernel intervals\n");
     expect_rows(database, "SELECT globaltimer_step_ns FROM device", "32\n");
@@ -233,7 +254,8 @@ static void clock_from_calibration(void **state) {
     assert_false(collector_has_device(f->collector, 1));
     for (int32_t device = 0; device < 3; device++) {
         struct lane_block *block = new_block(&fake_module, device, 1, 1);
-        const struct clock_reading reading = {2000000, 2000000 + 700 * (device + 1) - 10, 2000000 + 700 * (device + 1) + 10};
+        const struct clock_reading reading = {2000000, 2000000 + 700 * (device + 1) - 10,
+                                              2000000 + 700 * (device + 1) + 10};
         const struct trace_kernel kernel = kernel_at(device, 1, 1000000 + 4990, 3000000 + 5010);
         set_time(block, 0, 1, 1000000, 3000000);
         block->headers[0].rank = (uint32_t)device;
@@ -242,7 +264,8 @@ static void clock_from_calibration(void **state) {
         collector_lanes(f->collector, block);
     }
     sqlite3 *database = finish(f);
-    expect_rows(database, "SELECT device_id, offset_ns, drift, width_ns, readings FROM device_clock", "0|700|0.0|20|1\n1|1400|0.0|20|1\n");
+    expect_rows(database, "SELECT device_id, offset_ns, drift, width_ns, readings FROM device_clock",
+                "0|700|0.0|20|1\n1|1400|0.0|20|1\n");
     expect_rows(database, "SELECT rank, begin_ns FROM v_lane ORDER BY rank", "0|1000700\n1|1001400\n2|1000000\n");
     expect_rows(database, "SELECT source, kind, count FROM loss ORDER BY kind", "recorder|clock|1\ncupti|match|2\n");
     expect_rows(database, "SELECT value FROM attribute", "calibration kernel\n");
@@ -273,7 +296,9 @@ static void hang_of_open_lane(void **state) {
     collector_lanes(f->collector, block);
     collector_reading(f->collector, 0, &reading);
     sqlite3 *database = finish(f);
-    expect_rows(database, "SELECT rank, cta, warp, edge, producer, consumer, counter_index, expected, observed, task_id, since_ns FROM v_hang",
+    expect_rows(database,
+                "SELECT rank, cta, warp, edge, producer, consumer, counter_index, expected, observed, task_id, "
+                "since_ns FROM v_hang",
                 "2|0|5|X|mma|store|17|8|6|-1|3000500\n");
     expect_rows(database, "SELECT count(*), sum(closed), max(end_globaltimer_ns) FROM lane", "4|0|0\n");
     sqlite3_close(database);
@@ -291,7 +316,8 @@ static void descriptions(void **state) {
     sqlite3 *database = finish(f);
     expect_rows(database, "SELECT count(*) FROM module", "1\n");
     expect_rows(database, "SELECT * FROM v_edge_target", "1|X|tile|3|4\n1|X|tile|4|5\n");
-    expect_rows(database, "SELECT rank, device_id, name, process_id > 0 FROM rank JOIN device USING (device_id)", "1|6|unknown|1\n");
+    expect_rows(database, "SELECT rank, device_id, name, process_id > 0 FROM rank JOIN device USING (device_id)",
+                "1|6|unknown|1\n");
     expect_rows(database, "SELECT task_id, since_ns FROM v_hang", "7|0\n");
     expect_rows(database, "SELECT kind, count FROM loss", "target|1\n");
     sqlite3_close(database);
@@ -340,7 +366,8 @@ static void refused_module(void **state) {
     assert_null(strstr(first + 1, "edge 'BAD'"));
     expect_rows(database, "SELECT count(*) FROM lane", "2\n");
     expect_rows(database, "SELECT name FROM module", "fake\n");
-    expect_rows(database, "SELECT source, kind, count FROM loss WHERE source = 'probes' ORDER BY kind", "probes|lane|3\nprobes|module|1\n");
+    expect_rows(database, "SELECT source, kind, count FROM loss WHERE source = 'probes' ORDER BY kind",
+                "probes|lane|3\nprobes|module|1\n");
     sqlite3_close(database);
 }
 
@@ -411,8 +438,16 @@ static void failing_writer(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(several_threads), TEST(from_rings),     TEST(clock_from_kernels), TEST(extent_of_a_launch), TEST(clock_from_calibration), TEST(hang_of_open_lane),
-        TEST(descriptions),    TEST(refused_module), TEST(cannot_open),        TEST(failing_writer),
+        TEST(several_threads),
+        TEST(from_rings),
+        TEST(clock_from_kernels),
+        TEST(extent_of_a_launch),
+        TEST(clock_from_calibration),
+        TEST(hang_of_open_lane),
+        TEST(descriptions),
+        TEST(refused_module),
+        TEST(cannot_open),
+        TEST(failing_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,11 +14,11 @@ enum { FAKE_ERROR = 719 }; /* cudaErrorLaunchFailure */
 
 struct fake_device {
     struct mokscope_ring ring;
-    int calls;          /* reads and writes so far */
-    int failing_call;   /* fails, and all after it; 0: none */
-    int install_code;   /* what install returns */
-    int out_of_bounds;  /* reads and writes that were */
-    int wrong_writes;   /* headers written that the host did not own */
+    int calls;         /* reads and writes so far */
+    int failing_call;  /* fails, and all after it; 0: none */
+    int install_code;  /* what install returns */
+    int out_of_bounds; /* reads and writes that were */
+    int wrong_writes;  /* headers written that the host did not own */
     size_t bytes_read;
     void (*before_call)(void);
 };
@@ -35,7 +35,8 @@ static inline int fake_access(const void *device, size_t bytes, int writing) {
     if (fake.before_call != NULL) fake.before_call();
     fake.calls++;
     int lanes = fake_inside(device, bytes, ring->lanes, ring->lane_count * sizeof *ring->lanes);
-    int records = fake_inside(device, bytes, ring->records, sizeof *ring->records * ring->lane_count * ring->record_capacity);
+    int records =
+        fake_inside(device, bytes, ring->records, sizeof *ring->records * ring->lane_count * ring->record_capacity);
     int next = fake_inside(device, bytes, ring->next, 2 * sizeof *ring->next);
     if (!(lanes || (!writing && (records || next)))) fake.out_of_bounds++;
     if (fake.failing_call > 0 && fake.calls >= fake.failing_call) return FAKE_ERROR;
@@ -80,7 +81,8 @@ static inline void fake_release(void) {
     memset(&fake, 0, sizeof fake);
 }
 
-static const struct mokscope_role_row fake_roles[] = {{"mma", MOKSCOPE_CLASS_COMPUTE, ""}, {"store", MOKSCOPE_CLASS_COMMUNICATE, ""}};
+static const struct mokscope_role_row fake_roles[] = {{"mma", MOKSCOPE_CLASS_COMPUTE, ""},
+                                                      {"store", MOKSCOPE_CLASS_COMMUNICATE, ""}};
 static const struct mokscope_edge_row fake_edges[] = {{"X", 0, 1, "tile", "gpu", 0, "1", ""}};
 static const struct mokscope_event_row fake_events[] = {
     {NULL, 0, 0, 0, -1, "", "", ""},
@@ -88,8 +90,18 @@ static const struct mokscope_event_row fake_events[] = {
     {"wait X", MOKSCOPE_KIND_WAIT, MOKSCOPE_CLASS_WAIT, 1, 0, "index", "awaited", ""},
     {"signal X", MOKSCOPE_KIND_SIGNAL, MOKSCOPE_CLASS_OVERHEAD, 1, 0, "index", "value", ""},
 };
-static const struct mokscope_module fake_module = {sizeof fake_module, MOKSCOPE_PROBE_VERSION, "fake", fake_roles, 2, fake_events, 4,
-                                                   fake_edges, 1, fake_install, fake_read, fake_write};
+static const struct mokscope_module fake_module = {sizeof fake_module,
+                                                   MOKSCOPE_PROBE_VERSION,
+                                                   "fake",
+                                                   fake_roles,
+                                                   2,
+                                                   fake_events,
+                                                   4,
+                                                   fake_edges,
+                                                   1,
+                                                   fake_install,
+                                                   fake_read,
+                                                   fake_write};
 
 /* --- the device -------------------------------------------------------------------------------------------------------- */
 
@@ -108,8 +120,14 @@ static inline struct fake_lane fake_open(uint64_t grid_id, uint32_t id, uint32_t
         ring->next[1]++;
         return (struct fake_lane){-1, 0};
     }
-    *header = (struct mokscope_lane_header){.state = MOKSCOPE_LANE_OPEN, .grid_id = grid_id, .clock_begin = clock,
-                                            .globaltimer_begin = clock, .cta = id, .rank = rank, .role = role, .warp = 1};
+    *header = (struct mokscope_lane_header){.state = MOKSCOPE_LANE_OPEN,
+                                            .grid_id = grid_id,
+                                            .clock_begin = clock,
+                                            .globaltimer_begin = clock,
+                                            .cta = id,
+                                            .rank = rank,
+                                            .role = role,
+                                            .warp = 1};
     return (struct fake_lane){slot, 0};
 }
 

@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 struct faulty {
-    int changes;            /* writes, truncations and deletions so far */
-    int fail_change;        /* from this one on they fail with fail_code; 0: none */
+    int changes;     /* writes, truncations and deletions so far */
+    int fail_change; /* from this one on they fail with fail_code; 0: none */
     int fail_code;
-    int kill_change;        /* before this one the process kills itself; 0: never */
-    int allocations;        /* so far */
-    int fail_allocation;    /* this one fails; 0: none */
+    int kill_change;             /* before this one the process kills itself; 0: never */
+    int allocations;             /* so far */
+    int fail_allocation;         /* this one fails; 0: none */
     int allocations_stay_failed; /* and all after it */
     sqlite3_vfs *system, vfs;
     const sqlite3_io_methods *system_methods;

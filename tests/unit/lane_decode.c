@@ -206,8 +206,8 @@ static void sync_entries(void **state) {
     expect_row(&decoder.rows[MOKSCOPE_KIND_WAIT][0], second - 40, 20, WAIT, 0, 0, 2);
     expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][1], third + 1, 9, SPAN, 0, 0, 3);
     assert_int_equal(decoder.pair_count, 5);
-    const struct clock_pair expected[] = {{open, 2 * open}, {open + 20, 0x7fffffff80000001}, {second, 777},
-                                          {third, 778}, {third + 10, 2 * (third + 10)}};
+    const struct clock_pair expected[] = {
+        {open, 2 * open}, {open + 20, 0x7fffffff80000001}, {second, 777}, {third, 778}, {third + 10, 2 * (third + 10)}};
     for (int i = 0; i < 5; i++) {
         assert_int_equal(decoder.pairs[i].ticks, expected[i].ticks);
         assert_int_equal(decoder.pairs[i].time_ns, expected[i].time_ns);
@@ -256,8 +256,8 @@ static void wrapped_rings(void **state) {
             expect_counts(&decoder, kept, 0, 0);
             for (uint32_t i = 0; i < kept; i++) {
                 uint32_t written = count - kept + i;
-                expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][i], TURN - 50 + 10 * written, 5, SPAN, 0, (uint16_t)written,
-                           written);
+                expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][i], TURN - 50 + 10 * written, 5, SPAN, 0,
+                           (uint16_t)written, written);
             }
         }
         free(lane.records);
@@ -298,7 +298,8 @@ static void strange_records(void **state) {
     assert_int_equal(decoder.misplaced_count, 1);
     expect_counts(&decoder, 2, 0, 0);
     expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][0], TURN + 30, 5, SPAN, 0, 0, 9);
-    assert_int_equal(lane_decode(&decoder, &lane.header, lane.records, 8, event_kinds, LAST, &error), 0); /* one id less */
+    assert_int_equal(lane_decode(&decoder, &lane.header, lane.records, 8, event_kinds, LAST, &error),
+                     0); /* one id less */
     assert_int_equal(decoder.unknown_count, 3);
     expect_counts(&decoder, 1, 0, 0);
     free(lane.records);
@@ -326,7 +327,7 @@ static void unfinished_lanes(void **state) {
     put_span(&lane, open + 60, 80, SPAN, 0, 1); /* over the turn */
     put_span(&lane, open + 200, 50, WAIT, 0, 2);
     put_span(&lane, open + 220, 10, SIGNAL, 0, 3); /* by another thread of the lane, a little late */
-    lane.header.clock_end = (uint64_t)(9 * TURN); /* means nothing yet */
+    lane.header.clock_end = (uint64_t)(9 * TURN);  /* means nothing yet */
     decode(&decoder, &lane, 4);
     expect_counts(&decoder, 1, 1, 1);
     expect_row(&decoder.rows[MOKSCOPE_KIND_SPAN][0], open + 60, 80, SPAN, 0, 0, 1);
@@ -396,12 +397,20 @@ static void true_span(struct true_lane *lane, struct random_source *source, int6
     static const uint16_t events[] = {SPAN, WAIT, SIGNAL, LAST, UNUSED};
     uint32_t at = lane->device.header.count;
     uint16_t event = events[random_below(source, 40) == 0 ? 4 : random_below(source, 4)];
-    struct true_row row = {begin, end, end - begin, at, (uint32_t)random_next(source), event_kinds[event], event,
-                           (uint16_t)random_below(source, 16), (uint16_t)random_below(source, 65536), 0};
+    struct true_row row = {begin,
+                           end,
+                           end - begin,
+                           at,
+                           (uint32_t)random_next(source),
+                           event_kinds[event],
+                           event,
+                           (uint16_t)random_below(source, 16),
+                           (uint16_t)random_below(source, 65536),
+                           0};
     if (row.length > (int64_t)MOKSCOPE_LENGTH_MAXIMUM) row.length = MOKSCOPE_LENGTH_MAXIMUM;
     lane->rows[at] = row;
-    put_span(&lane->device, begin, end - begin, (uint32_t)event | (uint32_t)row.phase << MOKSCOPE_PHASE_SHIFT, row.small,
-             row.argument);
+    put_span(&lane->device, begin, end - begin, (uint32_t)event | (uint32_t)row.phase << MOKSCOPE_PHASE_SHIFT,
+             row.small, row.argument);
 }
 
 /* Two threads share a lane: neighbours in the ring whose ends are close may stand in the other order. */
@@ -453,8 +462,9 @@ static int by_row_order(const void *a, const void *b) {
 }
 
 static int same_row(const struct lane_row *row, const struct true_row *expected) {
-    return row->begin_ticks == expected->begin && row->length_ticks == expected->length && row->event == expected->event &&
-           row->phase == expected->phase && row->small == expected->small && row->argument == expected->argument;
+    return row->begin_ticks == expected->begin && row->length_ticks == expected->length &&
+           row->event == expected->event && row->phase == expected->phase && row->small == expected->small &&
+           row->argument == expected->argument;
 }
 
 /* Compares rows and pairs with those of the truth that a ring of this capacity keeps; 1 if they agree. */
@@ -479,8 +489,8 @@ static int agrees(const struct lane_decoder *decoder, struct true_lane *lane, ui
             pairs[pair_count++] = (struct clock_pair){lane->rows[i].begin, lane->rows[i].end};
     }
     if (closed)
-        pairs[pair_count++] = (struct clock_pair){(int64_t)lane->device.header.clock_end,
-                                                  (int64_t)lane->device.header.globaltimer_end};
+        pairs[pair_count++] =
+            (struct clock_pair){(int64_t)lane->device.header.clock_end, (int64_t)lane->device.header.globaltimer_end};
     ok = ok && decoder->unknown_count == unknown && decoder->pair_count == pair_count;
     for (int32_t i = 0; ok && i < pair_count; i++)
         ok = decoder->pairs[i].ticks == pairs[i].ticks && decoder->pairs[i].time_ns == pairs[i].time_ns;
@@ -505,7 +515,8 @@ static void random_lanes(void **state) {
         decode(&decoder, &lane.device, capacity);
         int ok = agrees(&decoder, &lane, capacity);
         free(lane.device.records);
-        if (!ok) fail_msg("decoded lane differs from the truth: seed %llu, capacity %u", (unsigned long long)seed, capacity);
+        if (!ok)
+            fail_msg("decoded lane differs from the truth: seed %llu, capacity %u", (unsigned long long)seed, capacity);
     }
     lane_decode_release(&decoder);
 }
@@ -518,12 +529,15 @@ static void random_bytes(void **state) {
     for (uint64_t seed = 0; seed < 3000; seed++) {
         struct random_source source = random_seeded(seed);
         struct mokscope_record ring[64];
-        struct mokscope_lane_header header = {.state = (uint32_t)random_below(&source, 4), .count = (uint32_t)random_next(&source),
-                                              .clock_begin = random_below(&source, 1u << 20), .clock_end = random_next(&source) >> 30};
+        struct mokscope_lane_header header = {.state = (uint32_t)random_below(&source, 4),
+                                              .count = (uint32_t)random_next(&source),
+                                              .clock_begin = random_below(&source, 1u << 20),
+                                              .clock_end = random_next(&source) >> 30};
         if (random_below(&source, 2)) header.count %= 80;
         for (int i = 0; i < 64; i++)
-            ring[i] = (struct mokscope_record){(uint32_t)random_next(&source), (uint32_t)random_next(&source) >> random_below(&source, 31),
-                                               (uint16_t)random_below(&source, 6), 0, (uint32_t)random_below(&source, 4)};
+            ring[i] = (struct mokscope_record){
+                (uint32_t)random_next(&source), (uint32_t)random_next(&source) >> random_below(&source, 31),
+                (uint16_t)random_below(&source, 6), 0, (uint32_t)random_below(&source, 4)};
         for (int i = 0; i + 1 < 64; i += (int)random_between(&source, 1, 30)) {
             ring[i].length_cycles = MOKSCOPE_LENGTH_SYNC;
             ring[i + 1].length_cycles = MOKSCOPE_LENGTH_SYNC | 1;
@@ -540,20 +554,13 @@ static void random_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_lanes),
-        cmocka_unit_test(limits_of_fields),
-        cmocka_unit_test(clock_wraps),
-        cmocka_unit_test(lengths_saturate),
-        cmocka_unit_test(sync_entries),
-        cmocka_unit_test(sync_entries_in_wrapped_rings),
-        cmocka_unit_test(wrapped_rings),
-        cmocka_unit_test(largest_count),
-        cmocka_unit_test(strange_records),
-        cmocka_unit_test(capacity_no_power_of_two),
-        cmocka_unit_test(unfinished_lanes),
-        cmocka_unit_test(order_of_rows),
-        cmocka_unit_test(random_lanes),
-        cmocka_unit_test(random_bytes),
+        cmocka_unit_test(empty_lanes),      cmocka_unit_test(limits_of_fields),
+        cmocka_unit_test(clock_wraps),      cmocka_unit_test(lengths_saturate),
+        cmocka_unit_test(sync_entries),     cmocka_unit_test(sync_entries_in_wrapped_rings),
+        cmocka_unit_test(wrapped_rings),    cmocka_unit_test(largest_count),
+        cmocka_unit_test(strange_records),  cmocka_unit_test(capacity_no_power_of_two),
+        cmocka_unit_test(unfinished_lanes), cmocka_unit_test(order_of_rows),
+        cmocka_unit_test(random_lanes),     cmocka_unit_test(random_bytes),
     };
     return cmocka_run_group_tests(tests, set_kinds, NULL);
 }

@@ -45,7 +45,8 @@ static void nothing(void **state) {
 static void grid_id_wins(void **state) {
     (void)state;
     struct match_launch launches[] = {launch(1, 0, 7, 1000, 2000), launch(2, 0, 8, 1000, 2000)};
-    struct match_kernel kernels[] = {kernel(31, 0, 5, 999, 2001), kernel(32, 0, 8, 999, 2001), kernel(33, 0, 7, -50000, 60000)};
+    struct match_kernel kernels[] = {kernel(31, 0, 5, 999, 2001), kernel(32, 0, 8, 999, 2001),
+                                     kernel(33, 0, 7, -50000, 60000)};
     assert_int_equal(launch_match(launches, 2, kernels, 3), 2);
     assert_int_equal(matched(launches, 0, kernels), 33);
     assert_int_equal(matched(launches, 1, kernels), 32);
@@ -71,8 +72,10 @@ static void concurrent_ranks(void **state) {
 /* A grid id that two devices have, or one device twice, decides only where the times fit. */
 static void grid_id_again(void **state) {
     (void)state;
-    struct match_launch launches[] = {launch(1, 0, 7, 50000000, 51000000), launch(2, 1, 7, 1000, 2000), launch(3, 0, 7, 1000, 2000)};
-    struct match_kernel kernels[] = {kernel(1, 1, 7, 900, 2100), kernel(2, 0, 7, 900, 2100), kernel(3, 0, 7, 49999000, 51000100)};
+    struct match_launch launches[] = {launch(1, 0, 7, 50000000, 51000000), launch(2, 1, 7, 1000, 2000),
+                                      launch(3, 0, 7, 1000, 2000)};
+    struct match_kernel kernels[] = {kernel(1, 1, 7, 900, 2100), kernel(2, 0, 7, 900, 2100),
+                                     kernel(3, 0, 7, 49999000, 51000100)};
     assert_int_equal(launch_match(launches, 3, kernels, 3), 3);
     assert_int_equal(matched(launches, 0, kernels), 3);
     assert_int_equal(matched(launches, 1, kernels), 1);
@@ -83,11 +86,13 @@ static void grid_id_again(void **state) {
 static void by_time(void **state) {
     (void)state;
     struct match_launch one = launch(1, 0, 7, 1000000, 2000000);
-    struct match_kernel kernels[] = {kernel(1, 0, 0, 990000, 2010000), kernel(2, 0, 0, 1010000, 1999000), kernel(3, 0, 0, 0, 9000000)};
+    struct match_kernel kernels[] = {kernel(1, 0, 0, 990000, 2010000), kernel(2, 0, 0, 1010000, 1999000),
+                                     kernel(3, 0, 0, 0, 9000000)};
     assert_int_equal(launch_match(&one, 1, kernels, 3), 1);
     assert_int_equal(matched(&one, 0, kernels), 2);
     for (int late = 0; late <= 1; late++) {
-        struct match_kernel begin = kernel(1, 0, 0, 1000000 + SLACK + late, 2000000), end = kernel(1, 0, 0, 1000000, 2000000 - SLACK - late);
+        struct match_kernel begin = kernel(1, 0, 0, 1000000 + SLACK + late, 2000000),
+                            end = kernel(1, 0, 0, 1000000, 2000000 - SLACK - late);
         assert_int_equal(launch_match(&one, 1, &begin, 1), !late);
         assert_int_equal(launch_match(&one, 1, &end, 1), !late);
         begin.grid_id = end.grid_id = 7; /* nor does the grid id help */
@@ -131,7 +136,8 @@ static size_t model_match(struct model *m) {
     for (size_t i = 0; i < m->kernel_count; i++)
         for (size_t j = i + 1; j < m->kernel_count; j++) {
             struct match_kernel *a = &m->kernels[i], *b = &m->kernels[j], swap = *a;
-            if (b->begin_ns < a->begin_ns || (b->begin_ns == a->begin_ns && b->kernel_id < a->kernel_id)) *a = *b, *b = swap;
+            if (b->begin_ns < a->begin_ns || (b->begin_ns == a->begin_ns && b->kernel_id < a->kernel_id))
+                *a = *b, *b = swap;
         }
     for (size_t i = 0; i < m->kernel_count; i++) m->kernels[i].launch = -1;
     for (size_t i = 0; i < m->launch_count; i++) m->launches[i].kernel = -1;
@@ -141,9 +147,11 @@ static size_t model_match(struct model *m) {
         if (l->kernel >= 0) continue;
         for (size_t i = 0; i < m->kernel_count; i++) {
             const struct match_kernel *k = &m->kernels[i];
-            if (k->launch >= 0 || k->device_id != l->device_id || (by_grid && (uint64_t)k->grid_id != l->grid_id)) continue;
+            if (k->launch >= 0 || k->device_id != l->device_id || (by_grid && (uint64_t)k->grid_id != l->grid_id))
+                continue;
             if (l->begin_ns - k->begin_ns < -SLACK || k->end_ns - l->end_ns < -SLACK) continue;
-            if (l->kernel < 0 || apart(l, k) <= apart(l, &m->kernels[l->kernel])) l->kernel = (int64_t)i; /* a tie: the later */
+            if (l->kernel < 0 || apart(l, k) <= apart(l, &m->kernels[l->kernel]))
+                l->kernel = (int64_t)i; /* a tie: the later */
         }
         if (l->kernel < 0) continue;
         m->kernels[l->kernel].launch = (int64_t)(l - m->launches);
@@ -157,7 +165,8 @@ static int same_matches(const struct model *a, const struct model *b) {
     int same = 1;
     for (size_t i = 0; i < a->launch_count; i++) same = same && a->launches[i].kernel == b->launches[i].kernel;
     for (size_t i = 0; i < a->kernel_count; i++)
-        same = same && a->kernels[i].kernel_id == b->kernels[i].kernel_id && a->kernels[i].launch == b->kernels[i].launch;
+        same =
+            same && a->kernels[i].kernel_id == b->kernels[i].kernel_id && a->kernels[i].launch == b->kernels[i].launch;
     return same;
 }
 
@@ -167,19 +176,23 @@ static void agrees_with_model(void **state) {
         struct random_source source = random_seeded(seed);
         struct model model, got;
         memset(&model, 0, sizeof model);
-        int64_t span = random_below(&source, 2) ? 3 * SLACK : 40 * SLACK, unit = random_below(&source, 2) ? 1 : SLACK / 2;
+        int64_t span = random_below(&source, 2) ? 3 * SLACK : 40 * SLACK,
+                unit = random_below(&source, 2) ? 1 : SLACK / 2;
         uint64_t grids = 1 + random_below(&source, 12), devices = 1 + random_below(&source, 2);
         model.launch_count = random_below(&source, MOST + 1);
         model.kernel_count = random_below(&source, MOST + 1);
         for (size_t i = 0; i < model.kernel_count; i++) {
-            int64_t begin = random_between(&source, 0, span / unit) * unit, length = random_between(&source, 0, span / unit / 4) * unit;
-            model.kernels[i] = kernel((int64_t)random_below(&source, 1000) * MOST + (int64_t)i, (int32_t)random_below(&source, devices),
-                                      (int64_t)random_below(&source, grids), begin, begin + length);
+            int64_t begin = random_between(&source, 0, span / unit) * unit,
+                    length = random_between(&source, 0, span / unit / 4) * unit;
+            model.kernels[i] = kernel((int64_t)random_below(&source, 1000) * MOST + (int64_t)i,
+                                      (int32_t)random_below(&source, devices), (int64_t)random_below(&source, grids),
+                                      begin, begin + length);
         }
         for (size_t i = 0; i < model.launch_count; i++) {
-            int64_t begin = random_between(&source, 0, span / unit) * unit, length = random_between(&source, 0, span / unit / 4) * unit;
-            model.launches[i] = launch((int64_t)i + 1, (int32_t)random_below(&source, devices), random_below(&source, grids), begin,
-                                       begin + length);
+            int64_t begin = random_between(&source, 0, span / unit) * unit,
+                    length = random_between(&source, 0, span / unit / 4) * unit;
+            model.launches[i] = launch((int64_t)i + 1, (int32_t)random_below(&source, devices),
+                                       random_below(&source, grids), begin, begin + length);
         }
         got = model;
         size_t matches = launch_match(got.launches, got.launch_count, got.kernels, got.kernel_count);
@@ -195,14 +208,16 @@ static void reading_brackets_the_truth(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 10000; seed++) {
         struct random_source source = random_seeded(seed);
-        int64_t base = 1793000000000000000, offset = random_between(&source, -50000, 50000), length = random_between(&source, 1, 9000000);
+        int64_t base = 1793000000000000000, offset = random_between(&source, -50000, 50000),
+                length = random_between(&source, 1, 9000000);
         int64_t before = random_between(&source, 0, 20000), after = random_between(&source, 0, 20000);
         struct match_launch l = launch(1, 0, 1, base, base + length);
         struct match_kernel k = kernel(1, 0, 1, base + offset - before, base + length + offset + after);
         struct clock_reading reading = launch_match_reading(&l, &k);
         assert_int_equal(reading.host_after_ns - reading.host_before_ns, before + after);
         assert_true(reading.device_ns >= l.begin_ns && reading.device_ns <= l.end_ns);
-        assert_true(reading.host_before_ns <= reading.device_ns + offset && reading.device_ns + offset <= reading.host_after_ns);
+        assert_true(reading.host_before_ns <= reading.device_ns + offset &&
+                    reading.device_ns + offset <= reading.host_after_ns);
     }
 }
 
@@ -210,7 +225,8 @@ static void reading_brackets_the_truth(void **state) {
 static void contradictory_reading(void **state) {
     (void)state;
     struct match_launch good = launch(1, 0, 1, 1000000, 2000000), bad = launch(2, 0, 2, 3000000, 4000000);
-    struct match_kernel fits = kernel(1, 0, 1, 1030000 - 500, 2030000 + 500), is_short = kernel(2, 0, 2, 3050000, 3990000);
+    struct match_kernel fits = kernel(1, 0, 1, 1030000 - 500, 2030000 + 500),
+                        is_short = kernel(2, 0, 2, 3050000, 3990000);
     struct clock_reading readings[2] = {launch_match_reading(&bad, &is_short), launch_match_reading(&good, &fits)};
     struct clock_offset offset;
     assert_true(readings[0].host_after_ns < readings[0].host_before_ns);

@@ -31,8 +31,16 @@ static const struct option_row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof rows[0], ARGUMENTS = 16 };
 
-static struct option_verb verb = {"test", "[options] TRACE [OTHER]", "Tests options.", rows, ROWS, 1, 2, false,
-                                  {"mokscope test a.db", "mokscope test --json a.db"}, "3 a threshold was passed"};
+static struct option_verb verb = {"test",
+                                  "[options] TRACE [OTHER]",
+                                  "Tests options.",
+                                  rows,
+                                  ROWS,
+                                  1,
+                                  2,
+                                  false,
+                                  {"mokscope test a.db", "mokscope test --json a.db"},
+                                  "3 a threshold was passed"};
 
 /* The command line split at blanks; argv lives until the next call. */
 static struct {
@@ -97,7 +105,8 @@ static void every_kind(void **state) {
     assert_int_equal(line.values.any, -12);
     assert_true(line.values.share == 0.25);
     assert_string_equal(line.values.output, "out.db");
-    assert_ptr_equal(line.values.output, line.argv[0] + strlen("test --json --count 7 --any -12 --share 2.5e-1 --output "));
+    assert_ptr_equal(line.values.output,
+                     line.argv[0] + strlen("test --json --count 7 --any -12 --share 2.5e-1 --output "));
     accept("--count=9 --any=-1 --share=1e3 --output=x=y=z --force a.db");
     assert_int_equal(line.values.count, 9);
     assert_int_equal(line.values.any, -1);
@@ -129,7 +138,8 @@ static void ranges(void **state) {
     assert_true(line.values.any == INT64_MAX);
     accept("--any -9223372036854775808 a");
     assert_true(line.values.any == INT64_MIN);
-    refuse("--any 9223372036854775808 a", "value '9223372036854775808' of option '--any' is not a whole number", "--any N: any number");
+    refuse("--any 9223372036854775808 a", "value '9223372036854775808' of option '--any' is not a whole number",
+           "--any N: any number");
 }
 
 static void values_that_are_none(void **state) {
@@ -138,13 +148,15 @@ static void values_that_are_none(void **state) {
     char text[64], message[128];
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         snprintf(text, sizeof text, "--count %s a", words[i]);
-        snprintf(message, sizeof message, "value '%s' of option '--count' is not a whole number", strcmp(words[i], "''") ? words[i] : "");
+        snprintf(message, sizeof message, "value '%s' of option '--count' is not a whole number",
+                 strcmp(words[i], "''") ? words[i] : "");
         refuse(text, message, "--count N: rows to print");
     }
     refuse("--share ten a", "value 'ten' of option '--share' is not a number", "--share X: a share");
     refuse("--share= a", "value '' of option '--share' is not a number", "--share X: a share");
     refuse("--share 0.5s a", "value '0.5s' of option '--share' is not a number", "--share X: a share");
-    refuse("--share nan a", "value 'nan' of option '--share' is not a number", "--share X: a share"); /* no threshold fails it */
+    refuse("--share nan a", "value 'nan' of option '--share' is not a number",
+           "--share X: a share"); /* no threshold fails it */
     refuse("--share -inf a", "value '-inf' of option '--share' is not a number", "--share X: a share");
     refuse("--share 1e999 a", "value '1e999' of option '--share' is not a number", "--share X: a share");
 }
@@ -183,12 +195,14 @@ static void nearest_name(void **state) {
     static const char *const names[] = {"record", "report", "analyze", "info", "export", "diff"};
     static const struct {
         const char *word, *nearest;
-    } cases[] = {{"record", "record"}, {"recrod", "record"}, {"rep", NULL},       {"analyse", "analyze"}, {"nifo", "info"}, {"infos", "info"},
-                 {"expert", "export"}, {"x", NULL},          {"", NULL},          {"dif", "diff"},        {"dxxf", "diff"}, {"dxxx", NULL},
+    } cases[] = {{"record", "record"}, {"recrod", "record"},     {"rep", NULL},         {"analyse", "analyze"},
+                 {"nifo", "info"},     {"infos", "info"},        {"expert", "export"},  {"x", NULL},
+                 {"", NULL},           {"dif", "diff"},          {"dxxf", "diff"},      {"dxxx", NULL},
                  {"porter", NULL},     {"recordings", "record"}, {"recordings2", NULL}, {"analyzer", "analyze"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *nearest = options_nearest(cases[i].word, names, 6);
-        if (nearest == NULL ? cases[i].nearest != NULL : cases[i].nearest == NULL || strcmp(nearest, cases[i].nearest) != 0)
+        if (nearest == NULL ? cases[i].nearest != NULL
+                            : cases[i].nearest == NULL || strcmp(nearest, cases[i].nearest) != 0)
             fail_msg("nearest to '%s' is '%s'", cases[i].word, nearest != NULL ? nearest : "(none)");
     }
     assert_null(options_nearest("record", names, 0));
@@ -255,23 +269,23 @@ static char *printed(const char *text, int *result) {
 
 static void help(void **state) {
     (void)state;
-    static const char expected[] =
-        "usage: mokscope test [options] TRACE [OTHER]\n\nTests options.\n\noptions:\n"
-        "  -j, --json                   print JSON\n"
-        "      --force                  replace the file\n"
-        "  -n, --count N                rows to print [rows] (default 4)\n"
-        "      --any N                  any number\n"
-        "      --share X                a share (default 0.5)\n"
-        "  -o, --output FILE            where to\n"
-        "  -h, --help                   print this help\n"
-        "\nexamples:\n  mokscope test a.db\n  mokscope test --json a.db\n"
-        "\nexit status: 0 done, 1 failure, 2 wrong usage, 3 a threshold was passed\n";
+    static const char expected[] = "usage: mokscope test [options] TRACE [OTHER]\n\nTests options.\n\noptions:\n"
+                                   "  -j, --json                   print JSON\n"
+                                   "      --force                  replace the file\n"
+                                   "  -n, --count N                rows to print [rows] (default 4)\n"
+                                   "      --any N                  any number\n"
+                                   "      --share X                a share (default 0.5)\n"
+                                   "  -o, --output FILE            where to\n"
+                                   "  -h, --help                   print this help\n"
+                                   "\nexamples:\n  mokscope test a.db\n  mokscope test --json a.db\n"
+                                   "\nexit status: 0 done, 1 failure, 2 wrong usage, 3 a threshold was passed\n";
     static const char *const lines[] = {"--help", "-h", "a b c --help", "--json -h --unknown"};
     for (int i = 0; i < 4; i++) {
         int result = 0;
         const char *text = printed(lines[i], &result);
         assert_int_equal(result, OPTIONS_HELP);
-        for (size_t at = 0, line_begin = 0; expected[at] != '\0'; at++) { /* blanks between columns are the table's business */
+        for (size_t at = 0, line_begin = 0; expected[at] != '\0';
+             at++) { /* blanks between columns are the table's business */
             if (expected[at] != '\n') continue;
             char wanted[128];
             snprintf(wanted, sizeof wanted, "%.*s", (int)(at - line_begin), expected + line_begin);
@@ -289,10 +303,11 @@ static void help(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_stay),  cmocka_unit_test(every_kind),           cmocka_unit_test(ranges),
-        cmocka_unit_test(values_that_are_none), cmocka_unit_test(missing_values), cmocka_unit_test(unknown_names),
-        cmocka_unit_test(nearest_name),   cmocka_unit_test(positional_arguments), cmocka_unit_test(command_after),
-        cmocka_unit_test(help),
+        cmocka_unit_test(defaults_stay),  cmocka_unit_test(every_kind),
+        cmocka_unit_test(ranges),         cmocka_unit_test(values_that_are_none),
+        cmocka_unit_test(missing_values), cmocka_unit_test(unknown_names),
+        cmocka_unit_test(nearest_name),   cmocka_unit_test(positional_arguments),
+        cmocka_unit_test(command_after),  cmocka_unit_test(help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

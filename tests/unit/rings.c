@@ -31,7 +31,8 @@ static int tear_down(void **state) {
     ring_release(&ring);
     ring_release(&ring); /* again: nothing left */
     int wrong = fake.out_of_bounds + fake.wrong_writes;
-    if (wrong) print_error("%d accesses out of bounds, %d headers wrongly written\n", fake.out_of_bounds, fake.wrong_writes);
+    if (wrong)
+        print_error("%d accesses out of bounds, %d headers wrongly written\n", fake.out_of_bounds, fake.wrong_writes);
     fake_release();
     return wrong;
 }
@@ -161,7 +162,7 @@ static void lost_lanes(void **state) {
     assert_int_equal(ring.lost_lanes, 2);
     int calls = fake.calls;
     assert_null(drain(0));
-    assert_int_equal(fake.calls, calls + 1); /* lost lanes are not waited for */
+    assert_int_equal(fake.calls, calls + 1);             /* lost lanes are not waited for */
     struct fake_lane open = fake_open(7, 5, 0, 0, 1000); /* slot 2 */
     for (uint32_t i = 6; i < 9; i++) closed_lane(i, 1);
     assert_int_equal(open.slot, 2);
@@ -341,7 +342,8 @@ static int take(struct lane_block *blocks, uint32_t capacity) {
             uint32_t id = header->cta, count = header->count, kept = count < capacity ? count : capacity;
             ok = ok && id < LANE_IDS && device.claimed[id] && device.got[id]++ == 0;
             if (!ok || header->state != MOKSCOPE_LANE_CLOSED) continue;
-            ok = device.closed[id] && count == device.counts[id] && header->grid_id == 1 + id / 100 && header->clock_end == 1000000;
+            ok = device.closed[id] && count == device.counts[id] && header->grid_id == 1 + id / 100 &&
+                 header->clock_end == 1000000;
             for (uint32_t record = count - kept; ok && record < count; record++) {
                 const struct mokscope_record *r = &block->records[block->first_record[i] + record % capacity];
                 ok = r->begin_clock == id && r->argument == record;
@@ -379,8 +381,9 @@ static void random_device(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(nothing_yet), TEST(states_of_lanes), TEST(final_drain), TEST(contents), TEST(lost_lanes), TEST(count_of_lanes_wraps), TEST(torn_header),
-        TEST(large_rings), TEST(largest_lane), TEST(install_fails), TEST(every_access_fails), TEST(random_device),
+        TEST(nothing_yet),  TEST(states_of_lanes),      TEST(final_drain),        TEST(contents),
+        TEST(lost_lanes),   TEST(count_of_lanes_wraps), TEST(torn_header),        TEST(large_rings),
+        TEST(largest_lane), TEST(install_fails),        TEST(every_access_fails), TEST(random_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,20 +92,20 @@ static inline void expect_sound(sqlite3 *database) {
 }
 
 /* A function of the project that must succeed; the error is its last argument's name, `error`. */
-#define expect_done(call)                                                             \
-    do {                                                                              \
-        struct error error = {0};                                                     \
-        if ((call) != 0) fail_msg("%s: %s (%s)", #call, error.message, error.hint);   \
+#define expect_done(call) \
+    do { \
+        struct error error = {0}; \
+        if ((call) != 0) fail_msg("%s: %s (%s)", #call, error.message, error.hint); \
     } while (0)
 
 /* A function of the project that must fail with this code and a message and hint that contain these texts. */
-#define expect_error(call, expected_code, message_part, hint_part)                                               \
-    do {                                                                                                         \
-        struct error error = {0};                                                                                \
-        int status = (call);                                                                                     \
-        if (status != (expected_code) || error.code != (expected_code) || strstr(error.message, message_part) == NULL || \
-            strstr(error.hint, hint_part) == NULL)                                                               \
-            fail_msg("%s: %d, %d: %s (%s)", #call, status, error.code, error.message, error.hint);               \
+#define expect_error(call, expected_code, message_part, hint_part) \
+    do { \
+        struct error error = {0}; \
+        int status = (call); \
+        if (status != (expected_code) || error.code != (expected_code) || \
+            strstr(error.message, message_part) == NULL || strstr(error.hint, hint_part) == NULL) \
+            fail_msg("%s: %d, %d: %s (%s)", #call, status, error.code, error.message, error.hint); \
     } while (0)
 
 #endif

@@ -23,8 +23,18 @@ static const struct mokscope_event_row layer_events[] = {
     {NULL, 0, 0, 0, -1, "", "", ""},
     {"copy", MOKSCOPE_KIND_SPAN, MOKSCOPE_CLASS_COMMUNICATE, 3, -1, "peer", "", "a copy"},
 };
-static const struct mokscope_module layer = {sizeof layer, MOKSCOPE_PROBE_VERSION, "layer", layer_roles, 3, layer_events,
-                                             LAYER_EVENTS, layer_edges, 2, NULL, NULL, NULL};
+static const struct mokscope_module layer = {sizeof layer,
+                                             MOKSCOPE_PROBE_VERSION,
+                                             "layer",
+                                             layer_roles,
+                                             3,
+                                             layer_events,
+                                             LAYER_EVENTS,
+                                             layer_edges,
+                                             2,
+                                             NULL,
+                                             NULL,
+                                             NULL};
 
 static const struct mokscope_role_row fill_roles[] = {{"writer", MOKSCOPE_CLASS_COMMUNICATE, "writes"}};
 static const struct mokscope_edge_row fill_edges[] = {{"DONE", 0, 0, "rank", "sys", 0, "ranks", "all have written"}};
@@ -33,8 +43,8 @@ static const struct mokscope_event_row fill_events[] = {
     {"put", MOKSCOPE_KIND_SPAN, MOKSCOPE_CLASS_COMMUNICATE, 1, -1, "bytes", "", "a put"},
     {"wait DONE", MOKSCOPE_KIND_WAIT, MOKSCOPE_CLASS_WAIT, 1, 0, "rank", "awaited", "waits"},
 };
-static const struct mokscope_module fill = {sizeof fill, MOKSCOPE_PROBE_VERSION, "fill", fill_roles, 1, fill_events, 3,
-                                            fill_edges, 1, NULL, NULL, NULL};
+static const struct mokscope_module fill = {
+    sizeof fill, MOKSCOPE_PROBE_VERSION, "fill", fill_roles, 1, fill_events, 3, fill_edges, 1, NULL, NULL, NULL};
 
 static const struct trace_run test_run = {"recorder", "9.8", "abc", "app --x", "host"};
 
@@ -79,9 +89,18 @@ static sqlite3 *finish(struct fixture *f) {
 
 /* A closed lane of 2000 ticks = 1000 ns from globaltimer begin_ns on. */
 static struct mokscope_lane_header lane_header(uint32_t rank, uint32_t role, uint64_t begin_ns) {
-    return (struct mokscope_lane_header){.state = MOKSCOPE_LANE_CLOSED, .clock_begin = 5000, .globaltimer_begin = begin_ns,
-                                         .clock_end = 7000, .globaltimer_end = begin_ns + 1000, .rank = rank, .role = role,
-                                         .cta = 3, .cluster = 1, .warp = 4, .sm_begin = 9, .sm_end = 10};
+    return (struct mokscope_lane_header){.state = MOKSCOPE_LANE_CLOSED,
+                                         .clock_begin = 5000,
+                                         .globaltimer_begin = begin_ns,
+                                         .clock_end = 7000,
+                                         .globaltimer_end = begin_ns + 1000,
+                                         .rank = rank,
+                                         .role = role,
+                                         .cta = 3,
+                                         .cluster = 1,
+                                         .warp = 4,
+                                         .sm_begin = 9,
+                                         .sm_end = 10};
 }
 
 static void write_lane(struct fixture *f, int64_t launch, struct mokscope_lane_header header,
@@ -102,8 +121,10 @@ static void schema(void **state) {
     sqlite3 *database = finish(*state);
     assert_int_equal(query_integer(database, "PRAGMA application_id"), SCHEMA_APPLICATION_ID);
     assert_int_equal(query_integer(database, "PRAGMA user_version"), TRACE_FILE_SCHEMA_VERSION);
-    expect_rows(database, "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND NOT strict"
-                          " AND name NOT LIKE 'sqlite_%'", "");
+    expect_rows(database,
+                "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND NOT strict"
+                " AND name NOT LIKE 'sqlite_%'",
+                "");
     assert_true(query_integer(database, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'") >= 20);
     char *views = query_text(database, "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
     int count = 0;
@@ -143,10 +164,13 @@ static void run_row(void **state) {
     expect_done(trace_write_close(f->writer, "cut", 137, &error));
     f->writer = NULL;
     sqlite3 *database = query_open(f->scratch.path);
-    expect_rows(database, "SELECT run_id, state, producer, tool_version, git_revision, command, host, exit_status FROM run",
+    expect_rows(database,
+                "SELECT run_id, state, producer, tool_version, git_revision, command, host, exit_status FROM run",
                 "1|cut|recorder|9.8|abc|app --x|host|137\n");
-    expect_rows(database, "SELECT end_utc_ns >= begin_utc_ns, begin_utc_ns > 1700000000000000000,"
-                          " abs(begin_utc_ns / 1000000000 - unixepoch()) < 600 FROM run", "1|1|1\n");
+    expect_rows(database,
+                "SELECT end_utc_ns >= begin_utc_ns, begin_utc_ns > 1700000000000000000,"
+                " abs(begin_utc_ns / 1000000000 - unixepoch()) < 600 FROM run",
+                "1|1|1\n");
     sqlite3_close(database);
 }
 
@@ -163,7 +187,8 @@ static void run_defaults(void **state) {
     snprintf(expected, sizeof expected, "complete|executor||%s|-\n", host);
     sqlite3 *database = query_open(f->scratch.path);
     expect_rows(database, "SELECT state, producer, command, host, ifnull(exit_status, '-') FROM run", expected);
-    expect_rows(database, "SELECT tool_version GLOB '[0-9]*.[0-9]*', length(git_revision) IN (0, 12) FROM run", "1|1\n");
+    expect_rows(database, "SELECT tool_version GLOB '[0-9]*.[0-9]*', length(git_revision) IN (0, 12) FROM run",
+                "1|1\n");
     sqlite3_close(database);
 }
 
@@ -204,8 +229,9 @@ static void modules(void **state) {
                 "2|1|DONE|3|3|rank|sys|0|ranks|all have written\n");
     expect_rows(database, "SELECT name, producer_role_id, consumer_role_id FROM edge WHERE module_id = 2",
                 "X_READY|4|5\nSLOT_FREE|5|4\n");
-    expect_rows(database, "SELECT event_id, module, event, kind, class, level, edge, producer, consumer, scope, slot_reuse,"
-                          " argument, small, description FROM v_event WHERE event_id < 10",
+    expect_rows(database,
+                "SELECT event_id, module, event, kind, class, level, edge, producer, consumer, scope, slot_reuse,"
+                " argument, small, description FROM v_event WHERE event_id < 10",
                 "1|layer|task|span|container|1||||||task||a task\n"
                 "2|layer|work|span|compute|2||||||block|stage|a block\n"
                 "3|layer|wait X_READY|wait|wait|1|X_READY|load|mma|gpu|0|index|awaited|waits\n"
@@ -213,7 +239,8 @@ static void modules(void **state) {
                 "6|layer|copy|span|communicate|3||||||peer||a copy\n"
                 "8|fill|put|span|communicate|1||||||bytes||a put\n"
                 "9|fill|wait DONE|wait|wait|1|DONE|writer|writer|sys|0|rank|awaited|waits\n");
-    expect_rows(database, "SELECT min(event_id), max(event_id), max(edge_id) FROM event WHERE module_id = 2", "11|16|3\n");
+    expect_rows(database, "SELECT min(event_id), max(event_id), max(edge_id) FROM event WHERE module_id = 2",
+                "11|16|3\n");
     sqlite3_close(database);
 }
 
@@ -235,7 +262,8 @@ static void contradicting_modules(void **state) {
     expect_error(trace_write_module(f->writer, &bad, &id, &error), ERROR_USAGE, "scope ''", "");
     edge.scope = "sys";
     events[2].edge = 1;
-    expect_error(trace_write_module(f->writer, &bad, &id, &error), ERROR_USAGE, "event 'wait DONE' of module 'fill'", "");
+    expect_error(trace_write_module(f->writer, &bad, &id, &error), ERROR_USAGE, "event 'wait DONE' of module 'fill'",
+                 "");
     events[2].edge = 0;
     events[1].kind = 3;
     expect_error(trace_write_module(f->writer, &bad, &id, &error), ERROR_USAGE, "event 'put' of module 'fill'", "");
@@ -257,11 +285,11 @@ static void tasks_and_targets(void **state) {
     expect_done(trace_write_module(f->writer, &fill, &second, &error));
     const struct mokscope_task_row tasks[] = {{0, 1, "gate+up", 2, 3, 4, 5, 6, 7, 800000000000, 9},
                                               {0, 2, "dispatch", 0, -1, 0, 0, 1, 0, 0, 14336},
-                                              {0, 1, "down", 2, 3, 4, 5, 6, 7, 1, 2}, /* replaces the first */
+                                              {0, 1, "down", 2, 3, 4, 5, 6, 7, 1, 2},  /* replaces the first */
                                               {5, 1, "down", 2, 3, 4, 5, 6, 7, 1, 2}}; /* rank 5 never comes */
-    const struct mokscope_target_row targets[] = {{NULL, 0, 1, 7, 12},   {"fill", 1, 0, 0, UINT32_MAX}, {NULL, 0, 1, 7, 13},
-                                                  {"fill", 0, 1, 0, 1},  {"nobody", 0, 0, 0, 1},        {NULL, 0, -1, 0, 1},
-                                                  {"layer", 9, 0, 3, 4}, {"layer", 0, 0, 3, 4}};
+    const struct mokscope_target_row targets[] = {
+        {NULL, 0, 1, 7, 12},    {"fill", 1, 0, 0, UINT32_MAX}, {NULL, 0, 1, 7, 13},   {"fill", 0, 1, 0, 1},
+        {"nobody", 0, 0, 0, 1}, {NULL, 0, -1, 0, 1},           {"layer", 9, 0, 3, 4}, {"layer", 0, 0, 3, 4}};
     expect_done(trace_write_tasks(f->writer, tasks, 4, &error)); /* before their ranks */
     expect_done(trace_write_targets(f->writer, targets, 8, &error));
     expect_done(trace_write_rank(f->writer, 0, 0, 1, &error));
@@ -278,8 +306,8 @@ static void tasks_and_targets(void **state) {
 /* Targets and hangs that name no module mean the first that has edges. */
 static void module_with_edges(void **state) {
     struct fixture *f = *state;
-    const struct mokscope_module plain = {sizeof plain, MOKSCOPE_PROBE_VERSION, "plain", fill_roles, 1, fill_events, 2, NULL, 0,
-                                          NULL, NULL, NULL};
+    const struct mokscope_module plain = {
+        sizeof plain, MOKSCOPE_PROBE_VERSION, "plain", fill_roles, 1, fill_events, 2, NULL, 0, NULL, NULL, NULL};
     const struct mokscope_target_row target = {NULL, 0, 0, 1, 2};
     int32_t id;
     trace_write_abandon(f->writer);
@@ -298,8 +326,9 @@ static void module_with_edges(void **state) {
 
 static void activity(void **state) {
     struct fixture *f = *state;
-    const struct trace_kernel kernel = {0,      UINT32_MAX, 14, 15,  1 + ((int64_t)1 << 40), 3, "_Z3mokv", 1000, 5000, {132, 2, 1},
-                                        {384, 1, 1}, 168,   16, 232448};
+    const struct trace_kernel kernel = {0,           UINT32_MAX, 14,   15,    1 + ((int64_t)1 << 40),
+                                        3,           "_Z3mokv",  1000, 5000,  {132, 2, 1},
+                                        {384, 1, 1}, 168,        16,   232448};
     struct trace_kernel backwards = kernel;
     const struct trace_copy copy = {0, 7, 8, "HtoD", 4096, 100, 300}, instant = {0, 7, 9, "memset", 1, 5, 5};
     const struct trace_marker marker = {77, "domain", "step \xc3\xa9", 10, 30};
@@ -320,11 +349,16 @@ static void activity(void **state) {
     assert_int_equal(id, 1);
     assert_int_equal(second, 2);
     sqlite3 *database = finish(f);
-    expect_rows(database, "SELECT * FROM kernel", "1|0|4294967295|14|15|1099511627777|3|_Z3mokv|1000|5000|132|2|1|384|1|1|168|16|232448\n"
-                          "2|0|4294967295|14|15|1099511627777|3||1000|1000|132|2|1|384|1|1|168|16|232448\n");
-    expect_rows(database, "SELECT kernel_id, launch_id, device, name, duration_ns, cta_count, thread_count, registers, shared_bytes"
-                          " FROM v_kernel WHERE kernel_id = 1", "1||NVIDIA H200|_Z3mokv|4000|264|384|168|232464\n");
-    expect_rows(database, "SELECT * FROM v_copy", "1|0|7|8|HtoD|4096|100|300|200|20480000000.0\n2|0|7|9|memset|1|5|5|0|\n");
+    expect_rows(database, "SELECT * FROM kernel",
+                "1|0|4294967295|14|15|1099511627777|3|_Z3mokv|1000|5000|132|2|1|384|1|1|168|16|232448\n"
+                "2|0|4294967295|14|15|1099511627777|3||1000|1000|132|2|1|384|1|1|168|16|232448\n");
+    expect_rows(
+        database,
+        "SELECT kernel_id, launch_id, device, name, duration_ns, cta_count, thread_count, registers, shared_bytes"
+        " FROM v_kernel WHERE kernel_id = 1",
+        "1||NVIDIA H200|_Z3mokv|4000|264|384|168|232464\n");
+    expect_rows(database, "SELECT * FROM v_copy",
+                "1|0|7|8|HtoD|4096|100|300|200|20480000000.0\n2|0|7|9|memset|1|5|5|0|\n");
     expect_rows(database, "SELECT * FROM v_marker", "1|77|domain|step \xc3\xa9|10|30|20\n");
     expect_rows(database, "SELECT * FROM v_host_activity", "1|synchronise|cuCtxSynchronize|50|90|40\n");
     expect_rows(database, "SELECT * FROM v_loss", "cupti|activity|11|dropped\ncupti|refused|1|no counters\n");
@@ -337,37 +371,49 @@ static void activity(void **state) {
 static void lanes_in_views(void **state) {
     struct fixture *f = *state;
     const struct trace_device second_device = {1, "other", 8, 1000000, 0, 0};
-    const struct mokscope_record records[8] = {
-        {5100, 200, WORK | 2 << MOKSCOPE_PHASE_SHIFT, 1, 11}, {5400, 100, WAIT_X, 6, 5}, {5600, 0, SIGNAL_X, 65535, UINT32_MAX},
-        {5050, 1000, TASK, 0, 42}, {6100, 300, COPY, 7, 8}};
+    const struct mokscope_record records[8] = {{5100, 200, WORK | 2 << MOKSCOPE_PHASE_SHIFT, 1, 11},
+                                               {5400, 100, WAIT_X, 6, 5},
+                                               {5600, 0, SIGNAL_X, 65535, UINT32_MAX},
+                                               {5050, 1000, TASK, 0, 42},
+                                               {6100, 300, COPY, 7, 8}};
     const struct mokscope_record put = {300, 40, 1, 3, 7};
-    const struct mokscope_lane_header open = {.state = MOKSCOPE_LANE_OPEN, .clock_begin = 100, .globaltimer_begin = 90000, .rank = 1};
+    const struct mokscope_lane_header open = {
+        .state = MOKSCOPE_LANE_OPEN, .clock_begin = 100, .globaltimer_begin = 90000, .rank = 1};
     int32_t second;
     expect_done(trace_write_module(f->writer, &fill, &second, &error));
     expect_done(trace_write_device(f->writer, &second_device, &error));
     write_lane(f, new_launch(f, 0, f->module, UINT64_MAX >> 1), lane_header(0, 1, 40000), records, 5, 8);
     write_lane(f, new_launch(f, 1, second, 6), open, &put, 1, 8);
     sqlite3 *database = finish(f);
-    expect_rows(database, "SELECT * FROM lane", "1|1|0|3|1|4|1|9|10|1|5000|7000|40000|41000|5|0|1|3|1|1|1|1\n"
-                                                "2|2|1|0|0|0|3|0|0|0|100|340|90000|0|1|0|4|1|2|0|2|0\n");
-    expect_rows(database, "SELECT lane_id, rank, cta, cluster, warp, role, role_class, sm, sm_end, closed, begin_ns, end_ns, clock_ghz,"
-                          " step_found, record_count, lost_count, span_count, wait_count, signal_count FROM v_lane",
-                "1|0|3|1|4|mma|compute|9|10|1|40000|41000|2.0|0|5|0|3|1|1\n"
-                "2|1|0|0|0|writer|communicate|0|0|0|90000|90240|1.0|0|1|0|1|0|0\n"); /* one pair: the device's SM clock */
+    expect_rows(database, "SELECT * FROM lane",
+                "1|1|0|3|1|4|1|9|10|1|5000|7000|40000|41000|5|0|1|3|1|1|1|1\n"
+                "2|2|1|0|0|0|3|0|0|0|100|340|90000|0|1|0|4|1|2|0|2|0\n");
+    expect_rows(
+        database,
+        "SELECT lane_id, rank, cta, cluster, warp, role, role_class, sm, sm_end, closed, begin_ns, end_ns, clock_ghz,"
+        " step_found, record_count, lost_count, span_count, wait_count, signal_count FROM v_lane",
+        "1|0|3|1|4|mma|compute|9|10|1|40000|41000|2.0|0|5|0|3|1|1\n"
+        "2|1|0|0|0|writer|communicate|0|0|0|90000|90240|1.0|0|1|0|1|0|0\n"); /* one pair: the device's SM clock */
     expect_rows(database, "SELECT * FROM v_span",
                 "1|1|1|0|9|3|4|mma|task|container|1|40025|40525|500.0|0|0|42\n"
                 "2|1|1|0|9|3|4|mma|work|compute|2|40050|40150|100.0|2|1|11\n"
                 "3|1|1|0|9|3|4|mma|copy|communicate|3|40550|40700|150.0|0|7|8\n"
                 "4|2|2|1|0|0|0|writer|put|communicate|1|90200|90240|40.0|0|3|7\n");
-    expect_rows(database, "SELECT * FROM v_wait", "1|1|1|0|9|3|4|mma|wait X_READY|X_READY|0|gpu|40200|40250|50.0|5|6\n");
-    expect_rows(database, "SELECT * FROM v_signal", "1|1|1|0|9|3|4|mma|signal X_READY|X_READY|0|gpu|40300|4294967295|65535\n");
+    expect_rows(database, "SELECT * FROM v_wait",
+                "1|1|1|0|9|3|4|mma|wait X_READY|X_READY|0|gpu|40200|40250|50.0|5|6\n");
+    expect_rows(database, "SELECT * FROM v_signal",
+                "1|1|1|0|9|3|4|mma|signal X_READY|X_READY|0|gpu|40300|4294967295|65535\n");
     expect_rows(database, "SELECT * FROM v_sync", "1|5000|40000|40000\n1|7000|41000|41000\n2|100|90000|90000\n");
     expect_rows(database, "SELECT * FROM clock_fit", "1|5000|40000|0.5|0|2\n2|100|90000|1.0|0|1\n");
-    expect_rows(database, "SELECT launch_id, device_id, module, grid_id, kernel, lanes_begin_ns, lanes_end_ns, lane_count, rank_count,"
-                          " sm_count, open_lanes, lost_count FROM v_launch",
-                "1|0|layer|9223372036854775807||40000|41000|1|1|1|0|0\n2|1|fill|6||90000|90240|1|1|1|1|0\n");
+    expect_rows(
+        database,
+        "SELECT launch_id, device_id, module, grid_id, kernel, lanes_begin_ns, lanes_end_ns, lane_count, rank_count,"
+        " sm_count, open_lanes, lost_count FROM v_launch",
+        "1|0|layer|9223372036854775807||40000|41000|1|1|1|0|0\n2|1|fill|6||90000|90240|1|1|1|1|0\n");
     expect_rows(database, "SELECT rank, device_id, process_id > 0 FROM rank", "0|0|1\n1|1|1\n");
-    expect_rows(database, "SELECT state, rank_count, launch_count, lane_count, span_count, wait_count, signal_count, lost_count FROM v_run",
+    expect_rows(database,
+                "SELECT state, rank_count, launch_count, lane_count, span_count, wait_count, signal_count, lost_count "
+                "FROM v_run",
                 "complete|2|2|2|4|1|1|0\n");
     expect_rows(database, "SELECT count(*) FROM loss", "0\n");
     sqlite3_close(database);
@@ -391,7 +437,8 @@ static void lost_and_unknown(void **state) {
     expect_error(trace_write_lane(f->writer, 0, &(struct mokscope_lane_header){0}, records, 4, &error), ERROR_FAILURE,
                  "unknown launch 0", "");
     sqlite3 *database = finish(f);
-    expect_rows(database, "SELECT record_count, lost_count, span_count, rank FROM lane", "6|2|4|0\n1000|996|4|0\n4|0|1|4294967295\n");
+    expect_rows(database, "SELECT record_count, lost_count, span_count, rank FROM lane",
+                "6|2|4|0\n1000|996|4|0\n4|0|1|4294967295\n");
     expect_rows(database, "SELECT argument FROM span WHERE lane_id = 1", "2\n3\n0\n1\n");
     expect_rows(database, "SELECT source, kind, count, detail FROM v_loss",
                 "probes|record|998|records of role load overwritten in full rings: raise --records\n"
@@ -417,7 +464,8 @@ static void launch_order(void **state) {
     assert_int_equal(new_launch(f, 0, f->module, 101), 2); /* known */
     sqlite3 *database = finish(f);
     expect_rows(database, "SELECT launch_id, grid_id, kernel_id FROM launch", "1|103|4\n2|101|2\n3|104|5\n4|100|1\n");
-    expect_rows(database, "SELECT launch_id, min(begin_globaltimer_ns), max(rank), count(*) FROM lane GROUP BY launch_id",
+    expect_rows(database,
+                "SELECT launch_id, min(begin_globaltimer_ns), max(rank), count(*) FROM lane GROUP BY launch_id",
                 "1|1000|3|2\n2|3000|1|2\n3|3000|4|2\n4|5000|0|2\n");
     sqlite3_close(database);
 }
@@ -445,15 +493,22 @@ static void device_clock(void **state) {
     }
     sqlite3 *database = finish(f);
     /* offset 123456789 and drift 2e-4 * 1000000 = 200 */
-    expect_rows(database, "SELECT DISTINCT base_ns - 1793000000000000000, round(ns_per_tick, 12), residual_ns FROM clock_fit"
-                          " JOIN lane USING (lane_id) WHERE rank = 0", "125456989|0.5001|0\n");
-    expect_rows(database, "SELECT DISTINCT base_ns - 1793000000000000000, ns_per_tick FROM clock_fit JOIN lane USING (lane_id)"
-                          " WHERE rank = 1", "0|0.5\n");
-    expect_rows(database, "SELECT rank, edge, producer, consumer, counter_index, expected, observed, task_id,"
-                          " iif(since_ns = 0, 0, since_ns - 1793000000000000000), count(*) FROM v_hang GROUP BY 1, 2, 8, 9",
-                "0|X_READY|load|mma|3|4|5|-1|125456989|3\n0|X_READY|load|mma|3|4|5|9|0|3\n1|SLOT_FREE|mma|load|3|4|5|8|2000000|3\n");
+    expect_rows(database,
+                "SELECT DISTINCT base_ns - 1793000000000000000, round(ns_per_tick, 12), residual_ns FROM clock_fit"
+                " JOIN lane USING (lane_id) WHERE rank = 0",
+                "125456989|0.5001|0\n");
+    expect_rows(database,
+                "SELECT DISTINCT base_ns - 1793000000000000000, ns_per_tick FROM clock_fit JOIN lane USING (lane_id)"
+                " WHERE rank = 1",
+                "0|0.5\n");
+    expect_rows(database,
+                "SELECT rank, edge, producer, consumer, counter_index, expected, observed, task_id,"
+                " iif(since_ns = 0, 0, since_ns - 1793000000000000000), count(*) FROM v_hang GROUP BY 1, 2, 8, 9",
+                "0|X_READY|load|mma|3|4|5|-1|125456989|3\n0|X_READY|load|mma|3|4|5|9|0|3\n1|SLOT_FREE|mma|load|3|4|5|8|"
+                "2000000|3\n");
     expect_rows(database, "SELECT kind, count FROM loss", "hang|1\n");
-    expect_rows(database, "SELECT device_id, offset_ns, round(drift_ppm, 6), residual_ns, width_ns, readings FROM v_device",
+    expect_rows(database,
+                "SELECT device_id, offset_ns, round(drift_ppm, 6), residual_ns, width_ns, readings FROM v_device",
                 "0|123456789|200.0|4|5|6\n1|||||\n");
     sqlite3_close(database);
 }
@@ -493,7 +548,8 @@ static void volume(void **state) {
         for (uint32_t i = 0; i < count; i++) {
             static const uint16_t events[] = {WORK, TASK, COPY, WAIT_X, SIGNAL_X};
             uint32_t event = (uint32_t)random_below(&source, 5), kind = event < 3 ? 0 : event - 2;
-            records[i] = (struct mokscope_record){clock, kind == 2 ? 0 : (uint32_t)random_below(&source, 900), events[event], 1, i};
+            records[i] = (struct mokscope_record){clock, kind == 2 ? 0 : (uint32_t)random_below(&source, 900),
+                                                  events[event], 1, i};
             clock = records[i].begin_clock + records[i].length_cycles + (uint32_t)random_below(&source, 2);
             sums[kind] += (int64_t)records[i].begin_clock * (1 + lane % 7);
             counts[kind]++;
@@ -508,20 +564,23 @@ static void volume(void **state) {
     assert_true(seen > 0 && seen < counts[0]); /* a commit came on the way, and was not the end */
     sqlite3_close(reader);
     sqlite3 *database = finish(f);
-    static const char *const tables[] = {"span", "wait", "signal"}, *const begins[] = {"begin_ticks", "begin_ticks", "ticks"};
+    static const char *const tables[] = {"span", "wait", "signal"}, *const begins[] = {"begin_ticks", "begin_ticks",
+                                                                                       "ticks"};
     for (int kind = 0; kind < 3; kind++) {
         char sql[512];
         snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", tables[kind]);
         assert_int_equal(query_integer(database, sql), counts[kind]);
         snprintf(sql, sizeof sql, "SELECT sum(%s * (1 + (lane_id - 1) %% 7)) FROM %s", begins[kind], tables[kind]);
         assert_int_equal(query_integer(database, sql), sums[kind]);
-        snprintf(sql, sizeof sql, "SELECT count(*) FROM %s AS row JOIN lane USING (lane_id) WHERE %s_id < first_%s_id"
-                                  " OR %s_id >= first_%s_id + %s_count", tables[kind], tables[kind], tables[kind], tables[kind],
-                 tables[kind], tables[kind]);
+        snprintf(sql, sizeof sql,
+                 "SELECT count(*) FROM %s AS row JOIN lane USING (lane_id) WHERE %s_id < first_%s_id"
+                 " OR %s_id >= first_%s_id + %s_count",
+                 tables[kind], tables[kind], tables[kind], tables[kind], tables[kind], tables[kind]);
         assert_int_equal(query_integer(database, sql), 0);
-        snprintf(sql, sizeof sql, "SELECT count(*) FROM %s AS a JOIN %s AS b ON b.%s_id = a.%s_id + 1 WHERE b.lane_id < a.lane_id"
-                                  " OR (b.lane_id = a.lane_id AND b.%s < a.%s)", tables[kind], tables[kind], tables[kind],
-                 tables[kind], begins[kind], begins[kind]);
+        snprintf(sql, sizeof sql,
+                 "SELECT count(*) FROM %s AS a JOIN %s AS b ON b.%s_id = a.%s_id + 1 WHERE b.lane_id < a.lane_id"
+                 " OR (b.lane_id = a.lane_id AND b.%s < a.%s)",
+                 tables[kind], tables[kind], tables[kind], tables[kind], begins[kind], begins[kind]);
         assert_int_equal(query_integer(database, sql), 0);
     }
     sqlite3_close(database);
@@ -530,9 +589,21 @@ static void volume(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(schema),       TEST(schema_refuses),        TEST(run_row),           TEST(run_defaults), TEST(descriptions),
-        TEST(modules),      TEST(contradicting_modules), TEST(tasks_and_targets), TEST(activity),     TEST(lanes_in_views),
-        TEST(lost_and_unknown), TEST(launch_order),      TEST(device_clock),      TEST(slope_of_open_lanes), TEST(module_with_edges),
+        TEST(schema),
+        TEST(schema_refuses),
+        TEST(run_row),
+        TEST(run_defaults),
+        TEST(descriptions),
+        TEST(modules),
+        TEST(contradicting_modules),
+        TEST(tasks_and_targets),
+        TEST(activity),
+        TEST(lanes_in_views),
+        TEST(lost_and_unknown),
+        TEST(launch_order),
+        TEST(device_clock),
+        TEST(slope_of_open_lanes),
+        TEST(module_with_edges),
         TEST(volume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

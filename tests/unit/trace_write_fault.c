@@ -22,11 +22,12 @@ enum { LANE_RECORDS = 512, LANE_SPANS = LANE_RECORDS - 1 };
 
 static const struct mokscope_role_row roles[] = {{"mma", MOKSCOPE_CLASS_COMPUTE, ""}};
 static const struct mokscope_edge_row edges[] = {{"X", 0, 0, "tile", "gpu", 0, "1", ""}};
-static const struct mokscope_event_row events[] = {{NULL, 0, 0, 0, -1, "", "", ""},
-                                                   {"work", MOKSCOPE_KIND_SPAN, MOKSCOPE_CLASS_COMPUTE, 1, -1, "", "", ""},
-                                                   {"wait", MOKSCOPE_KIND_WAIT, MOKSCOPE_CLASS_WAIT, 1, 0, "", "", ""}};
-static const struct mokscope_module module = {sizeof module, MOKSCOPE_PROBE_VERSION, "test", roles, 1, events, 3, edges, 1,
-                                              NULL, NULL, NULL};
+static const struct mokscope_event_row events[] = {
+    {NULL, 0, 0, 0, -1, "", "", ""},
+    {"work", MOKSCOPE_KIND_SPAN, MOKSCOPE_CLASS_COMPUTE, 1, -1, "", "", ""},
+    {"wait", MOKSCOPE_KIND_WAIT, MOKSCOPE_CLASS_WAIT, 1, 0, "", "", ""}};
+static const struct mokscope_module module = {
+    sizeof module, MOKSCOPE_PROBE_VERSION, "test", roles, 1, events, 3, edges, 1, NULL, NULL, NULL};
 static const struct trace_run test_run = {"recorder", NULL, NULL, "app", "host"};
 
 static int set_up(void **state) {
@@ -46,7 +47,8 @@ static int tear_down(void **state) {
 
 /* --- what is written in every test here ------------------------------------------------------------------------------ */
 
-static int open_trace(struct trace_writer **writer, const char *path, int32_t *module_id, int64_t *launch, struct error *error) {
+static int open_trace(struct trace_writer **writer, const char *path, int32_t *module_id, int64_t *launch,
+                      struct error *error) {
     const struct trace_device device = {0, "device", 1, 1000000, 0, 0};
     int status = trace_write_open(writer, path, 0, &test_run, error);
     if (!status) status = trace_write_device(*writer, &device, error);
@@ -58,9 +60,13 @@ static int open_trace(struct trace_writer **writer, const char *path, int32_t *m
 /* LANE_SPANS spans and a wait. */
 static int write_lane(struct trace_writer *writer, int64_t launch, uint32_t cta, struct error *error) {
     struct mokscope_record records[LANE_RECORDS];
-    struct mokscope_lane_header header = {.state = MOKSCOPE_LANE_CLOSED, .count = LANE_RECORDS, .clock_end = 100 * LANE_RECORDS,
-                                          .globaltimer_end = 100 * LANE_RECORDS, .cta = cta};
-    for (uint32_t i = 0; i < LANE_RECORDS; i++) records[i] = (struct mokscope_record){100 * i, 50, i == 7 ? 2 : 1, 0, i};
+    struct mokscope_lane_header header = {.state = MOKSCOPE_LANE_CLOSED,
+                                          .count = LANE_RECORDS,
+                                          .clock_end = 100 * LANE_RECORDS,
+                                          .globaltimer_end = 100 * LANE_RECORDS,
+                                          .cta = cta};
+    for (uint32_t i = 0; i < LANE_RECORDS; i++)
+        records[i] = (struct mokscope_record){100 * i, 50, i == 7 ? 2 : 1, 0, i};
     return trace_write_lane(writer, launch, &header, records, LANE_RECORDS, error);
 }
 
@@ -178,11 +184,13 @@ static void existing_databases(void **state) {
 static void finish_what_is_no_trace(void **state) {
     const struct scratch *scratch = *state;
     struct trace_summary summary;
-    expect_error(trace_write_finalise(scratch->path, 0, &summary, &error), ERROR_FAILURE, "no trace", "never have used a GPU");
+    expect_error(trace_write_finalise(scratch->path, 0, &summary, &error), ERROR_FAILURE, "no trace",
+                 "never have used a GPU");
     put_file(scratch->path, "", 0);
     expect_error(trace_write_finalise(scratch->path, 0, NULL, &error), ERROR_FAILURE, "is empty", "again");
     assert_int_equal(summary.lane_count, 0);
-    put_file(scratch->path, "no database, but longer than the header of one is: 100 bytes are what SQLite reads of it first", 95);
+    put_file(scratch->path,
+             "no database, but longer than the header of one is: 100 bytes are what SQLite reads of it first", 95);
     expect_error(trace_write_finalise(scratch->path, 0, NULL, &error), ERROR_FAILURE, "not a trace, or damaged", "");
     expect_error(trace_write_finalise(scratch->folder, 0, NULL, &error), ERROR_FAILURE, scratch->folder, "");
 }
@@ -209,7 +217,8 @@ static int try_foreign_folder(const struct scratch *scratch) {
     struct error error = {0};
     if (chmod(scratch->folder, 0555) != 0 || (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))) return 77;
     trace_write_check_path(scratch->path, 0, &error);
-    if (error.code != ERROR_FAILURE || strstr(error.message, "Permission denied") == NULL || strstr(error.hint, "-o") == NULL)
+    if (error.code != ERROR_FAILURE || strstr(error.message, "Permission denied") == NULL ||
+        strstr(error.hint, "-o") == NULL)
         return complain("read-only folder", &error);
     return 0;
 }
@@ -292,7 +301,8 @@ static void broken_references(void **state) {
     const struct trace_kernel kernel = {.device_id = 5, .name = "k"};
     expect_done(trace_write_open(&writer, scratch->path, 0, &test_run, &error));
     expect_done(trace_write_kernel(writer, &kernel, NULL, &error));
-    expect_error(trace_write_close(writer, "complete", 0, &error), ERROR_FAILURE, "1 rows that point nowhere", "report it");
+    expect_error(trace_write_close(writer, "complete", 0, &error), ERROR_FAILURE, "1 rows that point nowhere",
+                 "report it");
 }
 
 /* --- full disks ------------------------------------------------------------------------------------------------------ */
@@ -362,7 +372,8 @@ static int try_small_disk(const struct scratch *scratch) {
     if (mount("tmpfs", scratch->folder, "tmpfs", 0, "size=1M") != 0) return 77;
     if (trace_write_check_path(scratch->path, 0, &error) != ERROR_FAILURE || strstr(error.message, "disk full") == NULL)
         return complain("check of a small disk", &error);
-    if (trace_write_open(&writer, scratch->path, 0, &test_run, &error) != ERROR_FAILURE || file_size(scratch->path) != -1)
+    if (trace_write_open(&writer, scratch->path, 0, &test_run, &error) != ERROR_FAILURE ||
+        file_size(scratch->path) != -1)
         return complain("creation on a small disk", &error);
     if (mount("tmpfs", scratch->folder, "tmpfs", MS_REMOUNT, "size=6M") != 0) return 77;
     if (fill_disk(scratch, "disk full", &committed)) return 1;
@@ -495,7 +506,8 @@ static void killed_at_every_write(void **state) {
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         if (status == 0) assert_true(n > 40);
-        if (status != 0 && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) fail_msg("write %d: wait status %#x", n, (unsigned)status);
+        if (status != 0 && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+            fail_msg("write %d: wait status %#x", n, (unsigned)status);
         expect_readable(scratch->path, progress->committed, progress->begun, n);
         char journal[600];
         snprintf(journal, sizeof journal, "%s-journal", scratch->path);
@@ -561,9 +573,19 @@ static void killed_at_random(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(paths),           TEST(existing_databases), TEST(finish_what_is_no_trace), TEST(foreign_folder),
-        TEST(states),          TEST(long_reader),        TEST(broken_references),  TEST(file_size_limit),         TEST(small_disk),
-        TEST(failing_writes),  TEST(failing_allocations), TEST(killed_at_every_write),  TEST(killed_at_random),
+        TEST(paths),
+        TEST(existing_databases),
+        TEST(finish_what_is_no_trace),
+        TEST(foreign_folder),
+        TEST(states),
+        TEST(long_reader),
+        TEST(broken_references),
+        TEST(file_size_limit),
+        TEST(small_disk),
+        TEST(failing_writes),
+        TEST(failing_allocations),
+        TEST(killed_at_every_write),
+        TEST(killed_at_random),
     };
     faulty_install();
     return cmocka_run_group_tests(tests, NULL, NULL);
