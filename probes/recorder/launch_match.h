@@ -7,7 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LAUNCH_MATCH_SLACK_NS = 100000 }; /* globaltimer and CUPTI agree to tens of us uncalibrated (H200, 2026-12-01) */
+enum {
+    /* How far globaltimer and CUPTI may be apart uncalibrated: 5 and 196 us were seen on two H200 machines (2026-12-01). A grid id
+     * says which kernel it is, so its times only guard against an id that is used twice. */
+    LAUNCH_MATCH_GRID_SLACK_NS = 1000000000,
+    LAUNCH_MATCH_SLACK_NS = 100000 /* after the offset of the launches that were matched by grid id has been taken off */
+};
 
 struct match_launch {
     int64_t launch_id;
@@ -25,8 +30,9 @@ struct match_kernel {
     int64_t launch;           /* out: position in launches, -1: none */
 };
 
-/* Fills kernel and launch. First the kernel of the same grid id, if its times contain the launch's within the slack; then,
- * for the rest, the nearest free kernel that contains it (of two as near, the later). Sorts kernels by begin_ns. Returns the
+/* Fills kernel and launch. First the nearest kernel of the same grid id, if its times contain the launch's within the grid slack;
+ * then, for the rest, the nearest free kernel that contains the launch within the slack once the launch is moved by the median
+ * distance of its device's matched pairs (of two as near, the later). Sorts kernels by begin_ns. Returns the
  * number of matches.
  * O((launches + kernels) log kernels) plus the kernels that overlap a launch. */
 size_t launch_match(struct match_launch *launches, size_t launch_count, struct match_kernel *kernels, size_t kernel_count);

@@ -95,12 +95,26 @@ static void by_time(void **state) {
                             end = kernel(1, 0, 0, 1000000, 2000000 - SLACK - late);
         assert_int_equal(launch_match(&one, 1, &begin, 1), !late);
         assert_int_equal(launch_match(&one, 1, &end, 1), !late);
-        begin.grid_id = end.grid_id = 7; /* nor does the grid id help */
+        begin.grid_id = end.grid_id = 7; /* the grid id says which kernel it is, however far the clocks are apart */
+        assert_int_equal(launch_match(&one, 1, &begin, 1), 1);
+        assert_int_equal(launch_match(&one, 1, &end, 1), 1);
+        begin.begin_ns = one.begin_ns + LAUNCH_MATCH_GRID_SLACK_NS + late;
+        begin.end_ns = begin.begin_ns + 1000000;
         assert_int_equal(launch_match(&one, 1, &begin, 1), !late);
-        assert_int_equal(launch_match(&one, 1, &end, 1), !late);
     }
     struct match_kernel elsewhere = kernel(1, 1, 7, 1000000, 2000000);
     assert_int_equal(launch_match(&one, 1, &elsewhere, 1), 0);
+}
+
+/* Clocks 300 us apart: one launch is matched by its grid id, and says where to look for the other's kernel. */
+static void offset_of_the_matched(void **state) {
+    (void)state;
+    struct match_launch launches[] = {launch(1, 0, 7, 1000000, 2000000), launch(2, 0, 8, 3000000, 4000000)};
+    struct match_kernel kernels[] = {kernel(1, 0, 7, 1300000, 2301000), kernel(2, 0, 0, 3300000, 4301000),
+                                     kernel(3, 0, 0, 2999000, 4001000)};
+    assert_int_equal(launch_match(launches, 2, kernels, 3), 2);
+    assert_int_equal(matched(launches, 0, kernels), 1);
+    assert_int_equal(matched(launches, 1, kernels), 2);
 }
 
 /* CUPTI dropped kernels: each kernel goes to one launch, those with its grid id first. */
@@ -126,8 +140,26 @@ struct model {
 
 static int64_t absolute(int64_t value) { return value < 0 ? -value : value; }
 
-static int64_t apart(const struct match_launch *l, const struct match_kernel *k) {
-    return absolute(l->begin_ns - k->begin_ns) + absolute(l->end_ns - k->end_ns);
+static int64_t apart(const struct match_launch *l, const struct match_kernel *k, int64_t offset) {
+    return absolute(l->begin_ns + offset - k->begin_ns) + absolute(l->end_ns + offset - k->end_ns);
+}
+
+/* The offset that half of the device's pairs are below: for each, how many are smaller. */
+static int64_t model_offset(const struct model *m, int32_t device_id) {
+    int64_t offsets[MOST], answer = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < m->launch_count; i++) {
+        const struct match_launch *l = &m->launches[i];
+        if (l->kernel < 0 || l->device_id != device_id) continue;
+        const struct match_kernel *k = &m->kernels[l->kernel];
+        offsets[count++] = (k->begin_ns - l->begin_ns) / 2 + (k->end_ns - l->end_ns) / 2;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t below = 0, equal = 0;
+        for (size_t j = 0; j < count; j++) below += offsets[j] < offsets[i], equal += offsets[j] == offsets[i];
+        if (below <= count / 2 && count / 2 < below + equal) answer = offsets[i];
+    }
+    return answer;
 }
 
 /* Kernels in order of begin by selection, then every launch looks at every kernel, twice. */
@@ -141,16 +173,22 @@ static size_t model_match(struct model *m) {
         }
     for (size_t i = 0; i < m->kernel_count; i++) m->kernels[i].launch = -1;
     for (size_t i = 0; i < m->launch_count; i++) m->launches[i].kernel = -1;
+    int64_t offsets[2] = {0, 0};
     for (size_t turn = 0; turn < 2 * m->launch_count; turn++) {
         struct match_launch *l = &m->launches[turn % m->launch_count];
         int by_grid = turn < m->launch_count;
+        int64_t slack = by_grid ? LAUNCH_MATCH_GRID_SLACK_NS : SLACK;
+        /* Of the pairs that the device has when its first launch without one comes. */
+        if (turn == m->launch_count)
+            for (int32_t device = 0; device < 2; device++) offsets[device] = model_offset(m, device);
+        int64_t offset = by_grid ? 0 : offsets[l->device_id];
         if (l->kernel >= 0) continue;
         for (size_t i = 0; i < m->kernel_count; i++) {
             const struct match_kernel *k = &m->kernels[i];
             if (k->launch >= 0 || k->device_id != l->device_id || (by_grid && (uint64_t)k->grid_id != l->grid_id))
                 continue;
-            if (l->begin_ns - k->begin_ns < -SLACK || k->end_ns - l->end_ns < -SLACK) continue;
-            if (l->kernel < 0 || apart(l, k) <= apart(l, &m->kernels[l->kernel]))
+            if (l->begin_ns + offset - k->begin_ns < -slack || k->end_ns - l->end_ns - offset < -slack) continue;
+            if (l->kernel < 0 || apart(l, k, offset) <= apart(l, &m->kernels[l->kernel], offset))
                 l->kernel = (int64_t)i; /* a tie: the later */
         }
         if (l->kernel < 0) continue;
@@ -243,7 +281,7 @@ int main(void) {
         cmocka_unit_test(concurrent_ranks),
         cmocka_unit_test(grid_id_again),
         cmocka_unit_test(by_time),
-        cmocka_unit_test(more_launches_than_kernels),
+        cmocka_unit_test(offset_of_the_matched), cmocka_unit_test(more_launches_than_kernels),
         cmocka_unit_test(agrees_with_model),
         cmocka_unit_test(reading_brackets_the_truth),
         cmocka_unit_test(contradictory_reading),
