@@ -109,6 +109,7 @@ static void begin(void) {
     if (!open_collector()) return;
     session.state = SESSION_RECORDING;
     session.process_id = getpid();
+    for (size_t i = 0; i < session.module_count; i++) collector_module(session.collector, session.modules[i]);
     if (options()->activity) cupti_activity_begin(session.collector);
     describe_versions();
     session.has_thread = pthread_create(&session.thread, NULL, drain_while_running, NULL) == 0;

@@ -77,6 +77,18 @@ class Problem:
             self.ids.append(torch.where(drop, -1, ids).to(torch.int32).contiguous())
             self.weights.append(torch.softmax(torch.randn(tokens, top_k, generator=generator, device="cuda"), 1).contiguous())
 
+    def read_routes(self, path):
+        """Takes the routes of a routes file (kernels/routing.h) instead of the drawn ones."""
+        ranks, _, tokens, _, _, top_k = self.shape
+        with open(path, encoding="ascii") as file:
+            header = file.readline().split()
+            if header[:3] != ["mokscope", "routes", "1"] or [int(header[i]) for i in (4, 6, 8)] != [ranks, tokens, top_k]:
+                raise ValueError(f"{path}: {' '.join(header)} does not fit {ranks} ranks, {tokens} tokens, top-{top_k}")
+            pairs = [field.split(":") for line in file for field in line.split()]
+        ids = torch.tensor([int(p[0]) for p in pairs], dtype=torch.int32, device="cuda").view(ranks, tokens, top_k)
+        weights = torch.tensor([float(p[1]) for p in pairs], dtype=torch.float32, device="cuda").view(ranks, tokens, top_k)
+        self.ids, self.weights = [i.contiguous() for i in ids], [w.contiguous() for w in weights]
+
     @classmethod
     def of_model(cls, name, ranks, tokens=2048, **rest):
         experts, hidden, intermediate, top_k, per_rank = MODELS[name]
@@ -172,6 +184,22 @@ class Problem:
             return scaled.view(-1, top_k, hidden).sum(1)
 
         return forward
+
+
+    def unfused_backward(self):
+        """Closure of the backward pass of unfused() by autograd: gradients of x, router weights and all weights."""
+        ranks, per_rank, _, hidden, intermediate, top_k = self.shape
+        x, weights = torch.cat(self.x).requires_grad_(), torch.cat(self.weights).requires_grad_()
+        gate_up = torch.cat([torch.cat(self.w_gate), torch.cat(self.w_up)], 1).requires_grad_()
+        down, dy, flat = torch.cat(self.w_down).requires_grad_(), torch.cat(self.dy), torch.cat(self.ids).view(-1)
+        order = torch.argsort(flat)
+        offsets = torch.bincount(flat, minlength=ranks * per_rank).cumsum(0).to(torch.int32)
+        both = torch._grouped_mm(x[order // top_k], gate_up.transpose(1, 2), offs=offsets)
+        gate, up = both.split(intermediate, 1)
+        y = torch._grouped_mm(torch.nn.functional.silu(gate) * up, down.transpose(1, 2), offs=offsets)
+        scaled = torch.empty_like(y).index_copy(0, order, y * weights.view(-1)[order][:, None].to(y.dtype))
+        output = scaled.view(-1, top_k, hidden).sum(1)
+        return lambda: torch.autograd.grad(output, (x, weights, gate_up, down), dy, retain_graph=True)
 
 
 def draw_routes(routing, tokens, top_k, experts, present, generator):
