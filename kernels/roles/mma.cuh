@@ -31,7 +31,9 @@ static __device__ __forceinline__ void stage_release(struct compute_shared *shar
 
 /* Stages of one tile: D [64, 256] += A [64, K] B [256, K]^T. A stage is released when the wgmma that read it has retired,
  * one k block late. Returns 0 after an abort. */
-enum { PUBLISH_K_BLOCK = 4 };
+/* Not later: the first STAGE_COUNT k blocks of a tile need nothing of the other CTA's current tile, whose operands may depend on
+ * what is published here. */
+enum { PUBLISH_K_BLOCK = STAGE_COUNT - 1 };
 
 /* Publishes the tile before, if that is still to be done. */
 static __device__ __forceinline__ void mma_publish(uint64_t **pending) {
