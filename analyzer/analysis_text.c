@@ -194,6 +194,11 @@ static void write_figures(const struct out *out, const struct analysis *analysis
         if (!in_tables(&figures->rows[i]) && strncmp(figures->rows[i].scope, "rank ", 5) != 0) write_figure(out, figures, i);
 }
 
+void analysis_text_brief(FILE *file, struct analysis *analysis, bool colour) {
+    const struct out out = {file, colour};
+    write_headline(&out, analysis);
+}
+
 void analysis_text_write(FILE *file, struct analysis *analysis, bool colour) {
     const struct out out = {file, colour};
     write_run(&out, analysis->trace);

@@ -11,12 +11,13 @@
 #include "text.h"
 
 struct analyze_options {
-    bool json, no_store, definitions;
+    bool json, brief, no_store, definitions;
     int64_t rank, launch;
 };
 
 static const struct option_row rows[] = {
     {"json", 0, OPTION_FLAG, offsetof(struct analyze_options, json), NULL, NULL, NULL, "print one JSON object", 0, 0},
+    {"brief", 0, OPTION_FLAG, offsetof(struct analyze_options, brief), NULL, NULL, NULL, "print the verdict and the five figures only", 0, 0},
     {"rank", 0, OPTION_INTEGER, offsetof(struct analyze_options, rank), "R", "all", NULL, "only this rank's lanes", 0, 1 << 20},
     {"launch", 0, OPTION_INTEGER, offsetof(struct analyze_options, launch), "N", "all", NULL,
      "only the iteration of launch N of table launch", 0, INT64_MAX},
@@ -52,7 +53,10 @@ static int print_definitions(const struct analyze_options *options) {
 
 static int print(struct analysis *analysis, const struct analyze_options *options, struct error *error) {
     if (!options->json) {
-        analysis_text_write(stdout, analysis, text_colour_wanted(stdout));
+        if (options->brief)
+            analysis_text_brief(stdout, analysis, text_colour_wanted(stdout));
+        else
+            analysis_text_write(stdout, analysis, text_colour_wanted(stdout));
         return 0;
     }
     struct json_out json;
