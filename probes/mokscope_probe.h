@@ -172,6 +172,8 @@ struct mokscope_lane {};
 #define mokscope_sync_if_due(lane) ((void)0)
 #define mokscope_sync_if_due_thread(lane) ((void)0)
 #define mokscope_long_wait(lane, event, index, awaited, observed, since) ((void)0)
+#define mokscope_clock_hand_over(place, clock) ((void)0)
+#define mokscope_clock_taken_over(place) 0u
 #define mokscope_lane_close(lane) ((void)0)
 #define mokscope_lane_close_thread(lane) ((void)0)
 #define MOKSCOPE_MODULE(name, roles, events, edges)
@@ -366,6 +368,11 @@ static __device__ __forceinline__ void mokscope_sync_if_due(struct mokscope_lane
         __syncwarp();
     }
 }
+
+/* A begin time for a warp that records the span's end: stored and read where another hand-over orders it (an mbarrier). For work
+ * that one warp issues and another sees completed. */
+static __device__ __forceinline__ void mokscope_clock_hand_over(uint32_t *place, uint32_t clock) { *place = clock; }
+static __device__ __forceinline__ uint32_t mokscope_clock_taken_over(const uint32_t *place) { return *place; }
 
 /* Slow path of a wait that has polled for long: what a watchdog reads while the kernel spins. One thread. */
 static __device__ __noinline__ void mokscope_long_wait(struct mokscope_lane lane, uint32_t event, uint32_t index,

@@ -144,7 +144,7 @@ static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct
         else
             epilogue_backward(&e, d);
         pending = &shared->target_done[group];
-        if (threadIdx.x % WARPGROUP_THREADS == 0) shared->issue_clock[group] = e.first_issue;
+        if (threadIdx.x % WARPGROUP_THREADS == 0) mokscope_clock_hand_over(&shared->issue_clock[group], e.first_issue);
         mokscope_span(lane, MOKSCOPE_LEVEL_TASK, begin, task_event(slot.task.phase), slot.expert, (uint32_t)slot.id);
         mokscope_sync_if_due(lane);
         (void)begin, (void)mma_begin, (void)stall;

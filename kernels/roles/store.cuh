@@ -54,7 +54,7 @@ static __device__ __forceinline__ uint32_t store_publish(const struct cta_view *
     if (!__all_sync(0xffffffffu, wait_barrier_stall(v, &shared->target_done[group], done_parity, EDGE_TILE_STORED, (uint32_t)group,
                                                     &unused)))
         return 0;
-    uint32_t issued = shared->issue_clock[group];
+    uint32_t issued = mokscope_clock_taken_over(&shared->issue_clock[group]);
     if (pass == PASS_BACKWARD && slot->task.phase == PHASE_DGRAD_GATE_UP && slot->task.tile_column == 0)
         store_weight_gradients(v, slot, group);
     __syncwarp();
