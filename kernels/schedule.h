@@ -87,12 +87,10 @@ SCHEDULE_FUNCTION void schedule_order_add(struct schedule_order *o, int32_t phas
 
 /* Compute order of the pass. Backward: dgrad through down trails replay, and dgrad through gate and up trails that, by `lag`. */
 SCHEDULE_FUNCTION struct schedule_order schedule_compute_order(const struct schedule *s, int32_t total_rows) {
-    struct schedule_order order;
+    struct schedule_order order = {0};
     int32_t lag = s->knobs.lag;
     order.units = total_rows / s->tile.rows;
     order.units_per_minibatch = s->knobs.minibatch_rows / s->tile.rows;
-    order.stage_count = 0;
-    order.wgrad_experts = 0;
     if (s->pass == PASS_FORWARD) {
         schedule_order_add(&order, PHASE_GATE_UP, schedule_gate_up_tile_columns(s), 0, 0);
         schedule_order_add(&order, PHASE_DOWN, schedule_down_tile_columns(s), lag, 0);
@@ -114,11 +112,9 @@ SCHEDULE_FUNCTION struct schedule_order schedule_compute_order(const struct sche
 /* Combine trails dispatch by lag + 1: combine(m) needs down(m), which stands after gate+up(m + lag) in the compute order,
  * which needs dispatch(m + lag). */
 SCHEDULE_FUNCTION struct schedule_order schedule_comm_order(const struct schedule *s, int32_t total_rows) {
-    struct schedule_order order;
+    struct schedule_order order = {0};
     order.units = total_rows / s->tile.unit_rows;
     order.units_per_minibatch = s->knobs.minibatch_rows / s->tile.unit_rows;
-    order.stage_count = 0;
-    order.wgrad_experts = 0;
     schedule_order_add(&order, PHASE_DISPATCH, 1, 0, 0);
     if (s->pass == PASS_FORWARD && s->knobs.combine == COMBINE_RING)
         schedule_order_add(&order, PHASE_COMBINE, 1, s->knobs.lag + 1, 0);

@@ -37,7 +37,8 @@ struct task_slot {
     int32_t id;
     int32_t expert;
     bool share; /* both CTAs of the pair read the same B */
-    bool echo;  /* the pair has one task, this CTA only keeps step: it computes the same tile and drops it */
+    bool echo;  /* the pair has one task, this CTA only keeps step: it computes the same tile, from rows that may be overwritten
+                   meanwhile, and drops it */
 };
 
 struct compute_shared {
