@@ -84,7 +84,9 @@ const uint16_t *memory_read(struct executor *x, struct actor *a, struct row_arra
     int32_t place = schedule_ring_row(&x->options.schedule, row);
     const struct shadow_row *shadow = &array->rows[place];
     const struct publication *p = &shadow->publication;
-    if (shadow->launch != x->ranks[a->rank].launch || shadow->row != row)
+    if (shadow->launch < 0)
+        executor_report(x, a, "reads row %d of the %s, which holds nothing yet", row, array->name);
+    else if (shadow->launch != x->ranks[a->rank].launch || shadow->row != row)
         executor_report(x, a, "reads row %d of the %s, which holds row %d of launch %d", row, array->name, shadow->row, shadow->launch);
     else if (shadow->written < array->columns || shadow->published < shadow->written)
         executor_report(x, a, "reads row %d of the %s, of which %d columns are written and %d published, of %d", row, array->name,

@@ -1,0 +1,1 @@
+mokscope execute --plant target-high:H_READY

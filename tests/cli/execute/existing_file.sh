@@ -1,0 +1,5 @@
+echo precious >executed.db
+mokscope execute -o executed.db --force
+status=$?
+cat executed.db
+exit $status

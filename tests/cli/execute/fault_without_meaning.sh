@@ -1,0 +1,1 @@
+mokscope execute --plant slot-early:X_READY

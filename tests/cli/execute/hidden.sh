@@ -1,0 +1,1 @@
+mokscope execute --hidden 30

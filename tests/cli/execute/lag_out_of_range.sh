@@ -1,0 +1,1 @@
+mokscope execute --lag 2

@@ -1,0 +1,1 @@
+mokscope execute --combine ring --ring 96 --json

@@ -1,0 +1,1 @@
+mokscope execute --ring 8

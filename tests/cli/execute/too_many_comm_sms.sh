@@ -1,0 +1,1 @@
+mokscope execute --sms 4 --comm-sms 3

@@ -1,0 +1,3 @@
+mokscope execute -o executed.db >/dev/null
+mokscope info --json executed.db | grep -o "\"producer\": *\"executor\""
+mokscope analyze --brief executed.db | grep -c time.kernel

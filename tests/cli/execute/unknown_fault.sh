@@ -1,0 +1,1 @@
+mokscope execute --plant wait-removed:X
