@@ -40,7 +40,8 @@ RECORDER_CUDA_C := $(addprefix probes/recorder/,cupti_activity.c driver.c inject
 RECORDER_CORE_C := $(filter-out $(RECORDER_CUDA_C),$(RECORDER_C))
 SCHEMAS := $(wildcard schemas/*.sql)
 LAYER_CU := $(wildcard kernels/*.cu)
-LAYER_C := $(wildcard kernels/launch*.c) $(KERNEL_C)
+# The executor writes traces and stays out of the layer's library.
+LAYER_C := $(wildcard kernels/launch*.c) $(filter-out kernels/executor%.c,$(KERNEL_C))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(B)/tests/unit/%,$(wildcard tests/unit/*.c))
 BENCHES := $(patsubst tests/bench/%.c,$(B)/tests/bench/%,$(wildcard tests/bench/*.c))
 GPU_APPS := $(patsubst tests/gpu/%.cu,$(B)/tests/gpu/%,$(wildcard tests/gpu/*.cu))
@@ -156,7 +157,7 @@ $(B)/libmokscope_recorder.so: probes/recorder/exports.map $(call object,$(RECORD
 	$(Q)$(CC) -shared $(SANITIZE) -Wl,-z,defs -Wl,--version-script,probes/recorder/exports.map $(filter %.o,$^) $(RECORDER_LIBRARIES) -o $@
 
 # Programs stand outside the hashed folder: link them again when the variant changes.
-$(O)/.linked: $(if $(filter $(HASH),$(shell cat $(B)/latest 2>/dev/null)),,FORCE)
+$(O)/.linked: Makefile $(if $(filter $(HASH),$(shell cat $(B)/latest 2>/dev/null)),,FORCE)
 	@mkdir -p $(@D); echo '$(HASH)' > $(B)/latest; touch $@
 
 $(B)/tests/unit/%: $(O)/tests/unit/%.c.o $(CORE_OBJECTS) $(call object,$(RECORDER_CORE_C)) $(O)/.linked
