@@ -49,7 +49,7 @@ void memory_write_ring(struct executor *x, struct actor *a, struct row_array *ar
         uint32_t target = schedule_edge_target(s, rank->total_rows, freed_by, minibatch, 1);
         if (old->readers > 0) {
             executor_report(x, a, "writes row %d of the %s over row %d while %d are reading it", row, array->name, old->row, old->readers);
-        } else if (known(x, a, freed_by, minibatch) < target) {
+        } else if (known(x, a, (int32_t)freed_by, minibatch) < target) {
             executor_report(x, a, "writes row %d of the %s over row %d without having seen %s[%d] reach %u", row, array->name, old->row,
                             schedule_edge_name(freed_by), minibatch, target);
         }

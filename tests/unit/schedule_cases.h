@@ -69,7 +69,7 @@ static inline struct schedule_case case_make(uint64_t seed, enum schedule_pass p
     struct schedule_case c;
     memset(&c, 0, sizeof c);
     c.seed = seed;
-    c.schedule.pass = pass;
+    c.schedule.pass = (int32_t)pass;
     case_shape(&source, &c.schedule);
     case_knobs(&source, &c.schedule);
     case_rows(&source, &c);
