@@ -71,6 +71,12 @@ static __device__ __forceinline__ void st_shared_u32(uint32_t address, uint32_t 
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value));
 }
 
+static __device__ __forceinline__ uint32_t ld_shared_u32(uint32_t address) {
+    uint32_t value;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+
 /* ns of the GPU's common clock (32 ns steps on Hopper). */
 static __device__ __forceinline__ uint64_t global_timer_ns(void) {
     uint64_t time;

@@ -37,6 +37,13 @@ static __device__ __forceinline__ void bulk_load_shared(void *target, const void
                  : "memory");
 }
 
+/* The same to a 32-bit shared address. */
+static __device__ __forceinline__ void bulk_load_shared_to(uint32_t target, const void *source, uint32_t bytes, uint64_t *barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(target), "l"(source), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
 /* Contiguous bytes, shared to global (own or a peer's); 16-byte aligned, multiple of 16. */
 static __device__ __forceinline__ void bulk_store_global(void *target, const void *source, uint32_t bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"

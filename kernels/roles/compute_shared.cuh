@@ -1,10 +1,11 @@
 /* Shared memory of a compute CTA and the barriers between its roles.
  *
  * PROTOCOL compute CTA
- *   Roles      load: warp 0 of warpgroup 0, one thread; store 0 and 1: warps 2 and 3 of warpgroup 0, one for each MMA
+ *   Roles      load: warp 0 of warpgroup 0, one thread; plan: warp 1, one thread, a task ahead of it; store 0 and 1: warps 2 and 3 of warpgroup 0, one for each MMA
  *              warpgroup, whose tiles it publishes; MMA 0 and 1: warpgroups 1 and 2, rows 0-63 and 64-127 of the tile
- *   task       full[slot]: 1 arrival (load, after writing the slot); empty[slot]: every thread that reads it (MMA 256,
- *              store 64). The slot is generic-proxy data only.
+ *   task       full[slot]: 1 arrival (plan, after writing task and tile plan); empty[slot]: every thread that reads it (MMA 256,
+ *              store 64, load 1); input[slot]: 1 arrival (plan, when the task's input rows are there), for load alone. The slot is
+ *              generic-proxy data only.
  *   stage      full[s]: 1 arrival + bytes (load announces, TMA delivers A and B, of which half of a shared B comes from the
  *              other CTA of the pair); empty[s]: one thread of each MMA warpgroup of both CTAs, after wgmma_wait_group says that
  *              the stage was read. So the CTAs of a pair go through their k blocks in step. A CTA that is not paired counts
@@ -31,14 +32,28 @@ struct operand_stage {
 
 enum { STAGE_BYTES = sizeof(struct operand_stage), STORE_WARPS = MMA_WARPGROUPS };
 
-/* A task as the load role hands it to the others; phase == PHASE_NONE ends every role. */
+/* A task as the planner hands it to the others; phase == PHASE_NONE ends every role. */
 struct task_slot {
     struct schedule_task task;
     int32_t id;
     int32_t expert;
+    int32_t k_blocks; /* of the K loop; 0 for a weight gradient of an expert without rows */
     bool share; /* both CTAs of the pair read the same B */
     bool echo;  /* the pair has one task, this CTA only keeps step: it computes the same tile, from rows that may be overwritten
                    meanwhile, and drops it */
+};
+
+/* Where an operand's boxes lie: box i of k block k at column + i * column_box + k * column_k, and row alike. */
+struct operand_walk {
+    int32_t column, row, column_box, row_box, column_k, row_k;
+};
+
+/* The loads of a tile, worked out once, so that the K loop does nothing but issue them. */
+struct tile_plan {
+    const CUtensorMap *a, *b[2]; /* forward gate+up and replay: gate, up halves of B; dgrad gate+up: even, odd k blocks */
+    struct operand_walk a_walk, b_walk;
+    bool b_by_half;              /* b[0] is the first half of B, b[1] the second, with the same coordinates */
+    bool b_alternates;           /* b[k mod 2], k blocks of each advance by k / 2 */
 };
 
 struct compute_shared {
@@ -49,26 +64,14 @@ struct compute_shared {
     uint64_t target_free[MMA_WARPGROUPS], target_done[MMA_WARPGROUPS];
     uint32_t issue_clock[MMA_WARPGROUPS]; /* probes: when the tile's first stores were issued; handed over with target_done */
     struct task_slot task[TASK_SLOTS];
+    struct tile_plan plan[TASK_SLOTS];
+    uint64_t task_input[TASK_SLOTS];
+    uint64_t gu_full[MMA_WARPGROUPS * WARPGROUP_THREADS / 32]; /* backward: a warp's g and u have landed in its staging */
     uint64_t ticket_full[TICKET_SLOTS], ticket_empty[TICKET_SLOTS];
     uint32_t ticket[TICKET_SLOTS];
 };
 
-enum { TASK_READERS = MMA_WARPGROUPS * WARPGROUP_THREADS + STORE_WARPS * 32 };
-
-/* Length of the task's K loop in blocks; 0 for a weight gradient of an expert without rows. */
-template <int pass> static __device__ __forceinline__ int32_t task_k_blocks(const struct cta_view *v, const struct task_slot *slot) {
-    const struct layer_shape *shape = &v->a->schedule.shape;
-    if (pass == PASS_FORWARD) return (slot->task.phase == PHASE_GATE_UP ? shape->hidden : shape->intermediate) / K_BLOCK;
-    switch (slot->task.phase) {
-    case PHASE_REPLAY:
-    case PHASE_DGRAD_DOWN: return shape->hidden / K_BLOCK;
-    case PHASE_DGRAD_GATE_UP: return 2 * shape->intermediate / K_BLOCK;
-    default: {
-        const int32_t *row_begin = v->r->table->rows.expert_row_begin + slot->expert;
-        return (row_begin[1] - row_begin[0]) / K_BLOCK;
-    }
-    }
-}
+enum { TASK_READERS = MMA_WARPGROUPS * WARPGROUP_THREADS + STORE_WARPS * 32 + 1 };
 
 /* Whether the gate+up tile of a forward pass keeps g and u for the backward pass. */
 static __device__ __forceinline__ bool task_saves(const struct cta_view *v, const struct task_slot *slot) {
@@ -111,12 +114,14 @@ static __device__ void compute_barriers_init(struct compute_shared *shared, bool
     }
     for (int i = 0; i < TASK_SLOTS; i++) {
         mbarrier_init_shared(&shared->task_full[i], 1);
+        mbarrier_init_shared(&shared->task_input[i], 1);
         mbarrier_init_shared(&shared->task_empty[i], TASK_READERS);
     }
     for (int i = 0; i < MMA_WARPGROUPS; i++) {
         mbarrier_init_shared(&shared->target_free[i], 1);
         mbarrier_init_shared(&shared->target_done[i], WARPGROUP_THREADS);
     }
+    for (int i = 0; i < MMA_WARPGROUPS * WARPGROUP_THREADS / 32; i++) mbarrier_init_shared(&shared->gu_full[i], 1);
     mbarrier_init_fence();
 }
 

@@ -12,6 +12,7 @@
 #include "roles/comm.cuh"
 #include "roles/load.cuh"
 #include "roles/mma.cuh"
+#include "roles/plan.cuh"
 #include "roles/reduce.cuh"
 #include "roles/store.cuh"
 
@@ -24,6 +25,7 @@ union cta_shared {
 enum {
     SHARED_BYTES_MAXIMUM = 227 * 1024,
     LOAD_WARP = 0,
+    PLAN_WARP = 1,
     STORE_WARP_FIRST = 2, /* warps 2 and 3 of the first warpgroup */
     COMPUTE_REDUCE_WARPS = MMA_WARPGROUPS * WARPGROUP_THREADS / 32
 };
@@ -48,8 +50,13 @@ static __device__ __forceinline__ void feed_warp(const struct cta_view *v, struc
         struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_STORE, blockIdx.x / PAIR_CTAS);
         store_role<pass>(v, &lane, shared, warp - STORE_WARP_FIRST);
         mokscope_lane_close(&lane);
-    } else if (v->cta == 0) {
-        struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_FINISH, blockIdx.x / PAIR_CTAS);
+    } else if (warp == PLAN_WARP) {
+        struct mokscope_lane lane = mokscope_lane_open(v->rank, ROLE_PLAN, blockIdx.x / PAIR_CTAS);
+        if (threadIdx.x % 32 == 0) plan_role<pass>(v, &lane, shared);
+        if (threadIdx.x % 32 == 0) mokscope_lane_close_thread(&lane);
+        __syncwarp();
+        if (v->cta != 0) return;
+        lane = mokscope_lane_open(v->rank, ROLE_FINISH, blockIdx.x / PAIR_CTAS);
         if (threadIdx.x % 32 == 0) finish_role(v, &lane);
         if (threadIdx.x % 32 == 0) mokscope_lane_close_thread(&lane);
     }

@@ -26,7 +26,8 @@ struct epilogue {
     struct mokscope_lane *lane;
     struct compute_shared *shared;
     const struct task_slot *slot;
-    int32_t group;
+    int32_t warp;               /* of the MMA warps */
+    uint32_t gu_parity;         /* of gu_full */
     int32_t row;                /* of the rank (wgrad: of the matrix): first of the warp's 16 */
     uint32_t staging;           /* of the warp, shared address */
     struct pushed_row pushed;
@@ -47,13 +48,13 @@ static __device__ __forceinline__ void epilogue_part_begin(struct epilogue *e) {
     e->begin = mokscope_clock();
 }
 
-/* Stores the staged part: a row a lane, 256 bytes. to: the lane's row, NULL: none. */
-static __device__ __forceinline__ void epilogue_part_copy(struct epilogue *e, uint16_t *to) {
+/* Stores the staged part: a row a lane. to: the lane's row, NULL: none. */
+static __device__ __forceinline__ void epilogue_part_copy(struct epilogue *e, uint16_t *to, int32_t columns) {
     uint32_t row = threadIdx.x % 32;
     fence_proxy_async_shared_cta();
     __syncwarp();
     if (row < STAGING_ROWS && to != NULL)
-        bulk_store_global_from(to, e->staging + row * STAGING_PITCH * (uint32_t)sizeof(uint16_t), STAGING_COLUMNS * sizeof(uint16_t));
+        bulk_store_global_from(to, e->staging + row * STAGING_PITCH * (uint32_t)sizeof(uint16_t), (uint32_t)columns * (uint32_t)sizeof(uint16_t));
     bulk_commit_group();
     if (e->part == 0) e->first_issue = mokscope_clock();
     mokscope_span(e->lane, MOKSCOPE_LEVEL_PHASE, e->begin, EVENT_EPILOGUE, e->part, (uint32_t)e->slot->id);
@@ -62,13 +63,14 @@ static __device__ __forceinline__ void epilogue_part_copy(struct epilogue *e, ui
 
 /* Stores the staged part into this rank's memory. */
 static __device__ __forceinline__ void epilogue_part_store(struct epilogue *e, struct part_target target) {
-    epilogue_part_copy(e, target.base + (int64_t)(threadIdx.x % STAGING_ROWS) * target.pitch);
+    epilogue_part_copy(e, target.base + (int64_t)(threadIdx.x % STAGING_ROWS) * target.pitch, STAGING_COLUMNS);
 }
 
 /* Stores the staged part to the rows' owners, at this column of their slots. */
 static __device__ __forceinline__ void epilogue_part_push(struct epilogue *e, int32_t column) {
     const struct pushed_row *p = &e->pushed;
-    epilogue_part_copy(e, p->peer < 0 ? NULL : e->v->r->combine[p->peer] + (int64_t)p->route * e->v->a->schedule.shape.hidden + column);
+    epilogue_part_copy(e, p->peer < 0 ? NULL : e->v->r->combine[p->peer] + (int64_t)p->route * e->v->a->schedule.shape.hidden + column,
+                       STAGING_COLUMNS);
 }
 
 static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {

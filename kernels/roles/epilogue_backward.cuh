@@ -10,23 +10,20 @@
 
 #include "roles/epilogue.cuh"
 
-/* Where the thread's two rows (8 apart) stand in the rank's rows. */
+/* The thread's two rows (8 apart). */
 struct dgrad_rows {
     int32_t row[2];
     float weight[2];
-    const uint16_t *gu[2]; /* g of the tile's column 0, at the thread's two columns */
-    float limit;           /* of the clamp */
+    float limit; /* of the clamp */
 };
 
 static __device__ __forceinline__ struct dgrad_rows dgrad_rows_find(const struct epilogue *e) {
-    int64_t gu_columns = 2 * e->v->a->schedule.shape.intermediate;
     struct dgrad_rows r;
     r.limit = e->v->a->swiglu_clamp;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         r.row[i] = e->row + (int32_t)(threadIdx.x % 32 / 4) + 8 * i;
         r.weight[i] = e->v->r->row_weight[r.row[i]];
-        r.gu[i] = e->v->r->gu_rows + r.row[i] * gu_columns + e->slot->task.tile_column * 2 * TILE_N + (int32_t)(threadIdx.x % 4) * 2;
     }
     return r;
 }
@@ -46,41 +43,41 @@ static __device__ __forceinline__ void swiglu_backward(float dh, float g, float 
     *du = fabsf(u) > limit ? 0.0f : scaled * gate;
 }
 
-/* dG and dU of columns 64 * quarter .., side by side: the layout of dgu_rows. */
-template <int quarter> static __device__ __forceinline__ void stage_dgu(uint32_t staging, const struct dgrad_rows *r,
-                                                                        const float (&d)[128], float (&ds)[2]) {
+/* g and u of 64 columns from gu_rows into the warp's staging. Returns 0 after an abort. */
+static __device__ __forceinline__ uint32_t load_gate_up(struct epilogue *e, int quarter) {
+    uint64_t *full = &e->shared->gu_full[e->warp];
+    uint32_t row = threadIdx.x % 32, unused = 0;
+    int64_t pitch = 2 * e->v->a->schedule.shape.intermediate;
+    if (row == 0) mbarrier_arrive_expect_tx_shared(full, STAGING_ROWS * STAGING_COLUMNS * sizeof(uint16_t));
+    __syncwarp();
+    if (row < STAGING_ROWS)
+        bulk_load_shared_to(e->staging + row * STAGING_PITCH * (uint32_t)sizeof(uint16_t),
+                            e->v->r->gu_rows + (e->row + (int64_t)row) * pitch + e->slot->task.tile_column * 2 * TILE_N + quarter * STAGING_COLUMNS,
+                            STAGING_COLUMNS * sizeof(uint16_t), full);
+    uint32_t landed = wait_barrier_stall(e->v, full, e->gu_parity, EDGE_STAGE_FULL, (uint32_t)e->warp, &unused);
+    e->gu_parity ^= 1u;
+    return landed;
+}
+
+/* dG and dU of columns 64 * quarter .., side by side (the layout of dgu_rows), over the g and u that they are made from; and s h of
+ * these columns, packed. */
+template <int quarter> static __device__ __forceinline__ void stage_dgu(uint32_t staging, const struct dgrad_rows *r, const float (&d)[128],
+                                                                        float (&ds)[2], uint32_t (&sh)[BOX_COLUMNS / 8][2]) {
 #pragma unroll
     for (int j = 0; j < BOX_COLUMNS / 8; j++) {
         const float *dh = d + 4 * (j + quarter * BOX_COLUMNS / 8);
-        uint32_t packed_g[2], packed_u[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const uint16_t *source = r->gu[i] + quarter * 2 * BOX_COLUMNS + 8 * j;
-            uint32_t g = *(const uint32_t *)source, u = *(const uint32_t *)(source + BOX_COLUMNS);
+            uint32_t at = staging + (uint32_t)(16 * j) + (uint32_t)i * 8 * STAGING_PITCH * (uint32_t)sizeof(uint16_t);
+            uint32_t g = ld_shared_u32(at), u = ld_shared_u32(at + BOX_COLUMNS * sizeof(uint16_t));
             float dg[2], du[2];
             swiglu_backward(dh[2 * i], bf16_low(g), bf16_low(u), r->limit, r->weight[i], &ds[i], &dg[0], &du[0]);
             swiglu_backward(dh[2 * i + 1], bf16_high(g), bf16_high(u), r->limit, r->weight[i], &ds[i], &dg[1], &du[1]);
-            packed_g[i] = pack_bf16(dg[0], dg[1]);
-            packed_u[i] = pack_bf16(du[0], du[1]);
+            st_shared_u32(at, pack_bf16(dg[0], dg[1]));
+            st_shared_u32(at + BOX_COLUMNS * sizeof(uint16_t), pack_bf16(du[0], du[1]));
+            sh[j][i] = pack_bf16(r->weight[i] * swiglu(bf16_low(g), bf16_low(u), r->limit),
+                                 r->weight[i] * swiglu(bf16_high(g), bf16_high(u), r->limit));
         }
-        stage_columns(staging, 8 * j, packed_g[0], packed_g[1]);
-        stage_columns(staging, BOX_COLUMNS + 8 * j, packed_u[0], packed_u[1]);
-    }
-}
-
-/* s h of columns 128 * half .. */
-template <int half> static __device__ __forceinline__ void stage_scaled_h(uint32_t staging, const struct dgrad_rows *r) {
-#pragma unroll
-    for (int j = 0; j < STAGING_COLUMNS / 8; j++) {
-        uint32_t packed[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint16_t *source = r->gu[i] + (2 * half + j / 8) * 2 * BOX_COLUMNS + j % 8 * 8;
-            uint32_t g = *(const uint32_t *)source, u = *(const uint32_t *)(source + BOX_COLUMNS);
-            packed[i] = pack_bf16(r->weight[i] * swiglu(bf16_low(g), bf16_low(u), r->limit),
-                                  r->weight[i] * swiglu(bf16_high(g), bf16_high(u), r->limit));
-        }
-        stage_columns(staging, 8 * j, packed[0], packed[1]);
     }
 }
 
@@ -96,37 +93,33 @@ static __device__ __forceinline__ void store_ds_partial(const struct epilogue *e
     }
 }
 
-/* One quarter's part. */
-template <int quarter> static __device__ __forceinline__ void dgrad_quarter(struct epilogue *e, const struct dgrad_rows *r,
-                                                                            const float (&d)[128], float (&ds)[2]) {
-    int32_t pitch = 2 * e->v->a->schedule.shape.intermediate;
+/* One quarter, two parts: dG and dU, and s h. Returns 0 after an abort. */
+template <int quarter> static __device__ __forceinline__ uint32_t dgrad_quarter(struct epilogue *e, const struct dgrad_rows *r,
+                                                                                const float (&d)[128], float (&ds)[2]) {
+    const struct backward_rank *b = &e->v->b->ranks[e->v->rank];
+    int32_t intermediate = e->v->a->schedule.shape.intermediate, column = e->slot->task.tile_column * TILE_N + quarter * BOX_COLUMNS;
+    int64_t row = e->row + (int32_t)(threadIdx.x % STAGING_ROWS);
+    uint32_t sh[BOX_COLUMNS / 8][2];
     epilogue_part_begin(e);
-    stage_dgu<quarter>(thread_staging(e->staging), r, d, ds);
-    epilogue_part_store(e, {e->v->b->ranks[e->v->rank].dgu_rows + (int64_t)e->row * pitch + e->slot->task.tile_column * 2 * TILE_N +
-                                quarter * STAGING_COLUMNS,
-                            pitch});
+    if (!__all_sync(0xffffffffu, load_gate_up(e, quarter))) return 0;
+    stage_dgu<quarter>(thread_staging(e->staging), r, d, ds, sh);
+    epilogue_part_copy(e, b->dgu_rows + 2 * (row * intermediate + column), STAGING_COLUMNS);
+    epilogue_part_begin(e);
+#pragma unroll
+    for (int j = 0; j < BOX_COLUMNS / 8; j++) stage_columns(thread_staging(e->staging), 8 * j, sh[j][0], sh[j][1]);
+    epilogue_part_copy(e, b->sh_rows + row * intermediate + column, BOX_COLUMNS);
+    return 1;
 }
 
-template <int half> static __device__ __forceinline__ void dgrad_half(struct epilogue *e, const struct dgrad_rows *r) {
-    int32_t pitch = e->v->a->schedule.shape.intermediate;
-    epilogue_part_begin(e);
-    stage_scaled_h<half>(thread_staging(e->staging), r);
-    epilogue_part_store(e, {e->v->b->ranks[e->v->rank].sh_rows + (int64_t)e->row * pitch + e->slot->task.tile_column * TILE_N +
-                                half * STAGING_COLUMNS,
-                            pitch});
-}
-
-/* Six parts: dG and dU of four quarters, then s h of two halves; and the partials of ds. */
+/* Eight parts, and the partials of ds. After an abort the tile is not complete, and nobody will read it. */
 static __device__ __forceinline__ void epilogue_dgrad_down(struct epilogue *e, const float (&d)[128]) {
     struct dgrad_rows r = dgrad_rows_find(e);
     float ds[2] = {0.0f, 0.0f};
-    dgrad_quarter<0>(e, &r, d, ds);
-    dgrad_quarter<1>(e, &r, d, ds);
-    dgrad_quarter<2>(e, &r, d, ds);
-    dgrad_quarter<3>(e, &r, d, ds);
+    fence_proxy_async_global(); /* gu_rows may be new, by the planner's acquire; the loads below are in the async proxy */
+    if (!dgrad_quarter<0>(e, &r, d, ds) || !dgrad_quarter<1>(e, &r, d, ds) || !dgrad_quarter<2>(e, &r, d, ds) ||
+        !dgrad_quarter<3>(e, &r, d, ds))
+        return;
     store_ds_partial(e, &r, ds);
-    dgrad_half<0>(e, &r);
-    dgrad_half<1>(e, &r);
 }
 
 /* Weight gradient matrix of the task's expert, and its row length. */

@@ -118,12 +118,13 @@ static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct
     struct mma_state state = {{0, 0}, {0, 0}, 0};
     const int32_t warp = threadIdx.x % WARPGROUP_THREADS / 32;
     uint64_t *pending = NULL;
+    uint32_t gu_parity = 0;
     float d[128];
     for (;;) {
         struct task_slot slot = task_take(v, lane, shared, &state.task, true);
         if (slot.task.phase == PHASE_NONE) break;
         random_delay(v, ROLE_MMA, (uint32_t)slot.id * 2u + (uint32_t)group);
-        int32_t k_blocks = task_k_blocks<pass>(v, &slot), row = slot.task.tile_row * TILE_ROWS + group * 64 + warp * STAGING_ROWS;
+        int32_t k_blocks = slot.k_blocks, row = slot.task.tile_row * TILE_ROWS + group * 64 + warp * STAGING_ROWS;
         struct pushed_row pushed = mma_look_up(v, &slot, row);
         uint32_t begin = mokscope_clock(), stall = 0;
         if (k_blocks == 0 || !__all_sync(0xffffffffu, mbarrier_try_wait_parity_shared(&shared->stage_full[state.stage.slot], state.stage.parity)))
@@ -138,11 +139,12 @@ static __device__ __forceinline__ void mma_role(const struct cta_view *v, struct
         mma_publish(&pending);
         if (slot.echo) continue;
         if (!mma_wait_target(v, lane, shared, &state, group)) break;
-        struct epilogue e = {v, lane, shared, &slot, group, row, shared_address(shared->staging[group * 4 + warp]), pushed, 0, 0, 0};
+        struct epilogue e = {v, lane, shared, &slot, group * 4 + warp, gu_parity, row, shared_address(shared->staging[group * 4 + warp]), pushed, 0, 0, 0};
         if (pass == PASS_FORWARD)
             epilogue_forward(&e, d);
         else
             epilogue_backward(&e, d);
+        gu_parity = e.gu_parity;
         pending = &shared->target_done[group];
         if (threadIdx.x % WARPGROUP_THREADS == 0) mokscope_clock_hand_over(&shared->issue_clock[group], e.first_issue);
         mokscope_span(lane, MOKSCOPE_LEVEL_TASK, begin, task_event(slot.task.phase), slot.expert, (uint32_t)slot.id);
