@@ -72,17 +72,23 @@ static __device__ __forceinline__ void load_drain(struct compute_shared *shared,
     }
 }
 
+enum { LOAD_WAIT_CYCLES = 1000 }; /* shorter waits for the planner are hand-over, not worth a record each */
+
 /* Next task and its plan, once its input rows are there. Returns 0 at the end and after an abort. */
 static __device__ __forceinline__ uint32_t load_take(const struct cta_view *v, struct mokscope_lane *lane, struct compute_shared *shared,
                                                      struct load_state *state, struct task_slot *slot, struct tile_plan *plan) {
-    uint32_t at = state->task.slot, parity = state->task.parity;
-    if (!wait_barrier_thread(v, lane, &shared->task_full[at], parity, EDGE_TASK_FULL, at)) return 0;
+    uint32_t at = state->task.slot, parity = state->task.parity, stall = 0;
+    if (!wait_barrier_stall(v, &shared->task_full[at], parity, EDGE_TASK_FULL, at, &stall)) return 0;
     *slot = shared->task[at];
     *plan = shared->plan[at];
     mbarrier_arrive_shared(&shared->task_empty[at]);
     ring_advance(&state->task, TASK_SLOTS);
     if (slot->task.phase == PHASE_NONE) return 0;
-    return wait_barrier_thread(v, lane, &shared->task_input[at], parity, EDGE_INPUT_READY, at);
+    uint32_t begin = mokscope_clock();
+    uint32_t ready = wait_barrier_stall(v, &shared->task_input[at], parity, EDGE_INPUT_READY, at, &stall);
+    if (stall > LOAD_WAIT_CYCLES) mokscope_span_thread(lane, MOKSCOPE_LEVEL_PHASE, begin, EVENT_WAIT_INPUT_READY, parity, at);
+    (void)begin;
+    return ready;
 }
 
 template <int pass>
@@ -91,7 +97,6 @@ static __device__ __forceinline__ void load_role(const struct cta_view *v, struc
     struct load_state state = {{0, 0}, {0, 0}, 0};
     struct task_slot slot;
     struct tile_plan plan;
-    uint32_t begin = mokscope_clock();
     while (load_take(v, lane, shared, &state, &slot, &plan)) {
         /* The rows were written by bulk or plain stores of other SMs, ordered by the planner's acquire and the barrier for this
          * thread's generic accesses; TMA reads through the async proxy. */
@@ -100,12 +105,9 @@ static __device__ __forceinline__ void load_role(const struct cta_view *v, struc
         uint32_t load_begin = mokscope_clock(), stall = 0;
         if (!load_tile<pass>(v, shared, &state, &slot, &plan, &stall)) break;
         mokscope_span_thread(lane, MOKSCOPE_LEVEL_PHASE, load_begin, EVENT_LOAD_TILE, stall >> 6, (uint32_t)slot.id);
-        mokscope_span_thread(lane, MOKSCOPE_LEVEL_TASK, begin, task_event(slot.task.phase), slot.expert, (uint32_t)slot.id);
         mokscope_sync_if_due_thread(lane);
-        begin = mokscope_clock();
         (void)load_begin, (void)stall;
     }
-    (void)begin;
     load_drain(shared, &state);
 }
 

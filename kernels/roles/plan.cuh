@@ -13,9 +13,10 @@ struct plan_state {
 static __device__ __forceinline__ uint32_t task_put(const struct cta_view *v, struct mokscope_lane *lane,
                                                     struct compute_shared *shared, struct ring_position *position,
                                                     const struct task_slot *slot, const struct tile_plan *plan) {
-    uint64_t *empty = &shared->task_empty[position->slot];
-    uint32_t ready = wait_barrier_thread(v, lane, empty, position->parity ^ 1u, EDGE_TASK_EMPTY, position->slot);
-    if (!ready) return 0;
+    uint32_t unused = 0;
+    /* Not recorded: the planner is a task ahead, so it waits here each time, and nobody waits for that. */
+    if (!wait_barrier_stall(v, &shared->task_empty[position->slot], position->parity ^ 1u, EDGE_TASK_EMPTY, position->slot, &unused)) return 0;
+    (void)lane;
     shared->task[position->slot] = *slot;
     if (plan != NULL) shared->plan[position->slot] = *plan;
     mbarrier_arrive_shared(&shared->task_full[position->slot]);
