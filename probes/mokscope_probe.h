@@ -282,13 +282,16 @@ static __device__ __noinline__ struct mokscope_lane mokscope_lane_open(uint32_t 
 
 static __device__ __forceinline__ uint32_t mokscope_saturate16(uint32_t value) { return value < 65535u ? value : 65535u; }
 
-/* One record by one elected lane of a converged warp: predicated, no branch. */
+/* One record by the last lane of the warp, by a predicated store: a branch costs more, and the first lane is where kernels put
+ * their barrier arrivals, whose release would wait for the store. */
 static __device__ __forceinline__ void mokscope_write(struct mokscope_lane *lane, uint32_t on, uint32_t begin, uint32_t length,
                                                       uint32_t event_small, uint32_t argument) {
     asm volatile("{\n"
-                 ".reg .pred elected, enabled;\n"
-                 "elect.sync _|elected, 0xffffffff;\n"
-                 "setp.ne.and.u32 enabled, %5, 0, elected;\n"
+                 ".reg .pred enabled;\n"
+                 ".reg .u32 lane;\n"
+                 "mov.u32 lane, %%laneid;\n"
+                 "setp.eq.u32 enabled, lane, 31;\n"
+                 "setp.ne.and.u32 enabled, %5, 0, enabled;\n"
                  "@enabled st.global.v4.u32 [%0], {%1, %2, %3, %4};\n"
                  "}" ::"l"(lane->records + (lane->count & lane->mask)),
                  "r"(begin), "r"(length), "r"(event_small), "r"(argument), "r"(on)
@@ -339,13 +342,14 @@ static __device__ __forceinline__ void mokscope_instant_thread(struct mokscope_l
 
 /* The cold functions take and return values: a lane whose address escaped would live in memory instead of registers. */
 
-/* Writes a sync entry (two records) and publishes the count, so that a killed kernel loses only its tail. Returns the clock. */
+/* Writes a sync entry (two records) and publishes the count, so that of a kernel that never ends only the tail is lost. Without a
+ * fence, which would cost a microsecond each time: the host reads records in a copy of its own, long after the count. Returns the
+ * clock. */
 static __device__ __noinline__ uint32_t mokscope_sync_write(struct mokscope_lane lane) {
     uint64_t clock, globaltimer;
     mokscope_clock_pair(&clock, &globaltimer);
     mokscope_write_thread(&lane, 1, (uint32_t)clock, MOKSCOPE_LENGTH_SYNC, 0, (uint32_t)(clock >> 32));
     mokscope_write_thread(&lane, 1, (uint32_t)globaltimer, MOKSCOPE_LENGTH_SYNC | 1u, 0, (uint32_t)(globaltimer >> 32));
-    __threadfence_system();
     *(volatile uint32_t *)&mokscope_ring_device.lanes[lane.slot].count = lane.count;
     return (uint32_t)clock;
 }

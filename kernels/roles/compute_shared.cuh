@@ -3,8 +3,8 @@
  * PROTOCOL compute CTA
  *   Roles      load: warp 0 of warpgroup 0, one thread; plan: warp 1, one thread, a task ahead of it; store 0 and 1: warps 2 and 3 of warpgroup 0, one for each MMA
  *              warpgroup, whose tiles it publishes; MMA 0 and 1: warpgroups 1 and 2, rows 0-63 and 64-127 of the tile
- *   task       full[slot]: 1 arrival (plan, after writing task and tile plan); empty[slot]: every thread that reads it (MMA 256,
- *              store 64, load 1); input[slot]: 1 arrival (plan, when the task's input rows are there), for load alone. The slot is
+ *   task       full[slot]: 1 arrival (plan, after writing task and tile plan); empty[slot]: a thread of each warp that
+ *              reads it (MMA 8, store 2, load 1); input[slot]: 1 arrival (plan, when the task's input rows are there), for load alone. The slot is
  *              generic-proxy data only.
  *   stage      full[s]: 1 arrival + bytes (load announces, TMA delivers A and B, of which half of a shared B comes from the
  *              other CTA of the pair); empty[s]: one thread of each MMA warpgroup of both CTAs, after wgmma_wait_group says that
@@ -12,8 +12,8 @@
  *              its own two warpgroups only.
  *   ticket     of a pair: member 0 draws, writes into member 1's shared memory, and arrives on its ticket_full (1 arrival, release
  *              at cluster scope); member 1 reads and arrives on member 0's ticket_empty (1 arrival)
- *   target     free[w]: 1 arrival (store w, when the ring rows that a tile overwrites have been read); done[w]: 128 arrivals (all
- *              threads of MMA w, each when its stores of the tile to global memory are complete), upon which store w signals.
+ *   target     free[w]: 1 arrival (store w, when the ring rows that a tile overwrites have been read); done[w]: 4 arrivals (a
+ *              thread of each warp of MMA w, when the warp's stores of the tile to global memory are complete), upon which store w signals.
  *              Both once a tile, in turn.
  *   staging    of one warp, 16 rows: nobody else touches it
  *   Phase      a waiter of full starts with parity 0, a waiter of empty with parity 1 (the phase before the first) */
@@ -71,7 +71,7 @@ struct compute_shared {
     uint32_t ticket[TICKET_SLOTS];
 };
 
-enum { TASK_READERS = MMA_WARPGROUPS * WARPGROUP_THREADS + STORE_WARPS * 32 + 1 };
+enum { TASK_READERS = MMA_WARPGROUPS * WARPGROUP_THREADS / 32 + STORE_WARPS + 1 }; /* an arrival a warp, and the load thread's */
 
 /* Whether the gate+up tile of a forward pass keeps g and u for the backward pass. */
 static __device__ __forceinline__ bool task_saves(const struct cta_view *v, const struct task_slot *slot) {
@@ -119,7 +119,7 @@ static __device__ void compute_barriers_init(struct compute_shared *shared, bool
     }
     for (int i = 0; i < MMA_WARPGROUPS; i++) {
         mbarrier_init_shared(&shared->target_free[i], 1);
-        mbarrier_init_shared(&shared->target_done[i], WARPGROUP_THREADS);
+        mbarrier_init_shared(&shared->target_done[i], WARPGROUP_THREADS / 32);
     }
     for (int i = 0; i < MMA_WARPGROUPS * WARPGROUP_THREADS / 32; i++) mbarrier_init_shared(&shared->gu_full[i], 1);
     mbarrier_init_fence();
@@ -136,7 +136,8 @@ static __device__ __forceinline__ struct task_slot task_take(const struct cta_vi
                             : wait_barrier_stall(v, full, position->parity, EDGE_TASK_FULL, position->slot, &unused);
     if (__all_sync(0xffffffffu, ready)) {
         slot = shared->task[position->slot];
-        mbarrier_arrive_shared(&shared->task_empty[position->slot]);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive_shared(&shared->task_empty[position->slot]);
         ring_advance(position, TASK_SLOTS);
     } else {
         slot.task.phase = PHASE_NONE;

@@ -3,7 +3,7 @@
  *
  * PROTOCOL publication
  *   The epilogue's bulk stores run on while the next tile's K loop starts. Each thread waits for its own to complete a few k blocks
- *   into that loop, when it costs nothing, and arrives on the tile's target_done; or at once where the next tile's first operands
+ *   into that loop, when it costs nothing, and the warp arrives on the tile's target_done; or at once where the next tile's first operands
  *   are not there yet, since they may depend on this tile; or at the end. Store warps signal then. */
 #ifndef MMA_CUH
 #define MMA_CUH
@@ -40,7 +40,8 @@ static __device__ __forceinline__ void mma_publish(uint64_t **pending) {
     if (*pending == NULL) return;
     bulk_wait_group_all();
     fence_proxy_async_global();
-    mbarrier_arrive_shared(*pending);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbarrier_arrive_shared(*pending);
     *pending = NULL;
 }
 

@@ -1,5 +1,5 @@
 /* Store role: one warp beside each MMA warpgroup. It waits until ring rows that a tile goes to may be overwritten, and signals when
- * the warpgroup has stored the tile, so that the MMA warps neither wait nor fence. The signal: every thread of the warpgroup
+ * the warpgroup has stored the tile, so that the MMA warps neither wait nor fence. The signal: a thread of each warp of the warpgroup
  * arrived on target_done after its stores were complete, lane 0 waited for that, and its release at GPU scope is cumulative. */
 #ifndef STORE_CUH
 #define STORE_CUH
