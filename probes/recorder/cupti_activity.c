@@ -18,7 +18,8 @@ enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 8, OPEN_RANGES = 4096, OWN_CAL
 static struct {
     void *library;
     struct cupti_events events;
-    struct collector *collector; /* NULL: activity is not wanted */
+    struct collector *_Atomic collector; /* NULL: activity is not wanted */
+    _Atomic int completing;              /* threads in buffer_completed */
     CUptiResult (*get_version)(uint32_t *);
     CUptiResult (*subscribe)(CUpti_SubscriberHandle *, CUpti_CallbackFunc, void *);
     CUptiResult (*enable_callback)(uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain, CUpti_CallbackId);
@@ -40,7 +41,7 @@ static int take_own_call(uint32_t correlation_id) {
     return correlation_id != 0 && atomic_compare_exchange_strong(&own_calls[correlation_id % OWN_CALLS], &expected, 0);
 }
 
-/* NVTX ranges whose end has not come; touched by buffer_completed only, under the lock. */
+/* NVTX ranges whose end has not come; under the lock. */
 static struct {
     pthread_mutex_t lock;
     size_t count;
@@ -164,6 +165,9 @@ static void enable_driver_callbacks(CUpti_SubscriberHandle subscriber) {
         CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,       CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
         CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2,
         CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync,       CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async,
+        CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2_ptsz, CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2_ptsz,
+        CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync_ptsz,  CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async_ptsz,
+        CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz,
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         CUptiResult result = cupti.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, calls[i]);
@@ -200,8 +204,13 @@ static const char *readable_name(const char *name, char *out) {
     return out;
 }
 
-static void take_kernel(const CUpti_ActivityKernel10 *k) {
+/* A forced flush hands over kernels that still run: they have no end yet. */
+static void take_kernel(struct collector *collector, const CUpti_ActivityKernel10 *k) {
     char name[256];
+    if (k->start == 0 || k->end < k->start) {
+        collector_loss(collector, "cupti", "kernel", 1, "kernels without times: they had not ended when the recording did");
+        return;
+    }
     struct trace_kernel row = {
         .device_id = (int32_t)k->deviceId,
         .context_id = k->contextId,
@@ -218,7 +227,7 @@ static void take_kernel(const CUpti_ActivityKernel10 *k) {
         .static_shared_bytes = k->staticSharedMemory,
         .dynamic_shared_bytes = k->dynamicSharedMemory,
     };
-    collector_kernel(cupti.collector, &row);
+    collector_kernel(collector, &row);
 }
 
 static const char *copy_name(uint8_t kind) {
@@ -232,54 +241,63 @@ static const char *copy_name(uint8_t kind) {
     }
 }
 
-static void take_copy(const CUpti_ActivityMemcpy6 *c) {
+static void take_copy(struct collector *collector, const CUpti_ActivityMemcpy6 *c) {
     if (take_own_call(c->correlationId)) return;
     struct trace_copy row = {(int32_t)c->deviceId, c->streamId,        c->correlationId,   copy_name(c->copyKind),
                              (int64_t)c->bytes,    (int64_t)c->start, (int64_t)c->end};
-    collector_copy(cupti.collector, &row);
+    collector_copy(collector, &row);
 }
 
-static void take_memset(const CUpti_ActivityMemset4 *m) {
+static void take_memset(struct collector *collector, const CUpti_ActivityMemset4 *m) {
     if (take_own_call(m->correlationId)) return;
     struct trace_copy row = {(int32_t)m->deviceId, m->streamId,        m->correlationId,   "memset",
                              (int64_t)m->bytes,    (int64_t)m->start, (int64_t)m->end};
-    collector_copy(cupti.collector, &row);
+    collector_copy(collector, &row);
+}
+
+static void open_range(struct collector *collector, const CUpti_ActivityMarker2 *m) {
+    if (open_ranges.count == OPEN_RANGES) {
+        collector_loss(collector, "nvtx", "range", 1, "more ranges open at once than the recorder follows");
+        return;
+    }
+    struct open_range *range = &open_ranges.ranges[open_ranges.count++];
+    range->id = m->id;
+    range->thread = m->objectId.pt.threadId;
+    range->begin = m->timestamp;
+    snprintf(range->domain, sizeof range->domain, "%s", m->domain != NULL ? m->domain : "");
+    snprintf(range->name, sizeof range->name, "%s", m->name != NULL ? m->name : "");
+}
+
+/* The end of a range that began before the recording, or was not followed, has no begin here. */
+static void close_range(struct collector *collector, const CUpti_ActivityMarker2 *m) {
+    for (size_t i = open_ranges.count; i-- > 0;) {
+        struct open_range *range = &open_ranges.ranges[i];
+        if (range->id != m->id) continue;
+        struct trace_marker row = {(int64_t)range->thread, range->domain, range->name, (int64_t)range->begin, (int64_t)m->timestamp};
+        collector_marker(collector, &row);
+        *range = open_ranges.ranges[--open_ranges.count];
+        return;
+    }
 }
 
 /* Begin and end of a range are two records with one id, in one buffer or not. An instant is a range of no length. */
-static void take_marker(const CUpti_ActivityMarker2 *m) {
+static void take_marker(struct collector *collector, const CUpti_ActivityMarker2 *m) {
     pthread_mutex_lock(&open_ranges.lock);
     if (m->flags & CUPTI_ACTIVITY_FLAG_MARKER_INSTANTANEOUS) {
         struct trace_marker row = {(int64_t)m->objectId.pt.threadId, m->domain != NULL ? m->domain : "",
                                    m->name != NULL ? m->name : "", (int64_t)m->timestamp, (int64_t)m->timestamp};
-        collector_marker(cupti.collector, &row);
+        collector_marker(collector, &row);
     } else if (m->flags & CUPTI_ACTIVITY_FLAG_MARKER_START) {
-        if (open_ranges.count < OPEN_RANGES) {
-            struct open_range *range = &open_ranges.ranges[open_ranges.count++];
-            range->id = m->id;
-            range->thread = m->objectId.pt.threadId;
-            range->begin = m->timestamp;
-            snprintf(range->domain, sizeof range->domain, "%s", m->domain != NULL ? m->domain : "");
-            snprintf(range->name, sizeof range->name, "%s", m->name != NULL ? m->name : "");
-        } else {
-            collector_loss(cupti.collector, "NVTX", "open ranges", 1, "more ranges open at once than the recorder follows");
-        }
+        open_range(collector, m);
     } else if (m->flags & CUPTI_ACTIVITY_FLAG_MARKER_END) {
-        for (size_t i = open_ranges.count; i-- > 0;) {
-            struct open_range *range = &open_ranges.ranges[i];
-            if (range->id != m->id) continue;
-            struct trace_marker row = {(int64_t)range->thread, range->domain, range->name, (int64_t)range->begin, (int64_t)m->timestamp};
-            collector_marker(cupti.collector, &row);
-            *range = open_ranges.ranges[--open_ranges.count];
-            break;
-        }
+        close_range(collector, m);
     }
     pthread_mutex_unlock(&open_ranges.lock);
 }
 
-static void take_host(const char *kind, const char *name, uint64_t begin, uint64_t end) {
+static void take_host(struct collector *collector, const char *kind, const char *name, uint64_t begin, uint64_t end) {
     struct trace_host_activity row = {kind, name, (int64_t)begin, (int64_t)end};
-    collector_host_activity(cupti.collector, &row);
+    collector_host_activity(collector, &row);
 }
 
 static const char *synchronise_name(CUpti_ActivitySynchronizationType type) {
@@ -292,20 +310,37 @@ static const char *synchronise_name(CUpti_ActivitySynchronizationType type) {
     }
 }
 
-static void take_record(const CUpti_Activity *record) {
-    switch (record->kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: take_kernel((const CUpti_ActivityKernel10 *)record); break;
-    case CUPTI_ACTIVITY_KIND_MEMCPY: take_copy((const CUpti_ActivityMemcpy6 *)record); break;
-    case CUPTI_ACTIVITY_KIND_MEMSET: take_memset((const CUpti_ActivityMemset4 *)record); break;
-    case CUPTI_ACTIVITY_KIND_MARKER: take_marker((const CUpti_ActivityMarker2 *)record); break;
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: {
-        const CUpti_ActivitySynchronization2 *s = (const CUpti_ActivitySynchronization2 *)record;
-        take_host("synchronise", synchronise_name(s->type), s->start, s->end);
-        break;
+static void take_synchronisation(struct collector *collector, const CUpti_ActivitySynchronization2 *s) {
+    if (take_own_call(s->correlationId)) return;
+    take_host(collector, "synchronise", synchronise_name(s->type), s->start, s->end);
+}
+
+static const char *overhead_name(CUpti_ActivityOverheadKind kind) {
+    switch (kind) {
+    case CUPTI_ACTIVITY_OVERHEAD_DRIVER_COMPILER: return "driver compiler";
+    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH: return "CUPTI buffer flush";
+    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_INSTRUMENTATION: return "CUPTI instrumentation";
+    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE: return "CUPTI resources";
+    case CUPTI_ACTIVITY_OVERHEAD_RUNTIME_TRIGGERED_MODULE_LOADING: return "module loading";
+    case CUPTI_ACTIVITY_OVERHEAD_LAZY_FUNCTION_LOADING: return "lazy function loading";
+    case CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: return "command buffer full";
+    case CUPTI_ACTIVITY_OVERHEAD_ACTIVITY_BUFFER_REQUEST: return "CUPTI buffer request";
+    default: return "CUPTI";
     }
+}
+
+static void take_record(struct collector *collector, const CUpti_Activity *record) {
+    switch (record->kind) {
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: take_kernel(collector, (const CUpti_ActivityKernel10 *)record); break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY: take_copy(collector, (const CUpti_ActivityMemcpy6 *)record); break;
+    case CUPTI_ACTIVITY_KIND_MEMSET: take_memset(collector, (const CUpti_ActivityMemset4 *)record); break;
+    case CUPTI_ACTIVITY_KIND_MARKER: take_marker(collector, (const CUpti_ActivityMarker2 *)record); break;
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+        take_synchronisation(collector, (const CUpti_ActivitySynchronization2 *)record);
+        break;
     case CUPTI_ACTIVITY_KIND_OVERHEAD: {
         const CUpti_ActivityOverhead3 *o = (const CUpti_ActivityOverhead3 *)record;
-        take_host("overhead", "CUPTI", o->start, o->end);
+        take_host(collector, "overhead", overhead_name(o->overheadKind), o->start, o->end);
         break;
     }
     default: break;
@@ -322,10 +357,17 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     (void)size;
-    if (valid_size > 0 && cupti.collector != NULL)
-        while (cupti.next_record(buffer, valid_size, &record) == CUPTI_SUCCESS) take_record(record);
-    if (cupti.dropped(context, stream, &dropped) == CUPTI_SUCCESS && dropped > 0 && cupti.collector != NULL)
-        collector_loss(cupti.collector, "CUPTI", "activity records", (int64_t)dropped, "dropped by CUPTI: no buffer was free in time");
+    cupti.completing++;
+    struct collector *collector = cupti.collector;
+    if (valid_size > 0 && collector != NULL) {
+        CUptiResult result;
+        while ((result = cupti.next_record(buffer, valid_size, &record)) == CUPTI_SUCCESS) take_record(collector, record);
+        if (result != CUPTI_ERROR_MAX_LIMIT_REACHED)
+            collector_loss(collector, "cupti", "buffer", 1, "a buffer was not read to its end: cuptiActivityGetNextRecord failed");
+    }
+    if (collector != NULL && cupti.dropped(context, stream, &dropped) == CUPTI_SUCCESS && dropped > 0)
+        collector_loss(collector, "cupti", "activity", (int64_t)dropped, "dropped by CUPTI: no buffer was free in time");
+    cupti.completing--;
     free(buffer);
 }
 
@@ -357,11 +399,23 @@ void cupti_activity_begin(struct collector *collector) {
         result = cupti.enable(kinds[i].kind);
         if (result == CUPTI_SUCCESS) continue;
         recorder_warn("CUPTI does not record %s: %s", kinds[i].name, text_of(result));
-        collector_loss(collector, "CUPTI", kinds[i].name, 1, text_of(result));
+        char detail[256];
+        snprintf(detail, sizeof detail, "%s: %s", kinds[i].name, text_of(result));
+        collector_loss(collector, "cupti", "refused", 1, detail);
     }
 }
 
-void cupti_activity_end(void) { cupti.collector = NULL; }
+void cupti_activity_end(void) {
+    const struct timespec pause = {0, 1000000};
+    struct collector *collector = cupti.collector;
+    if (collector == NULL) return;
+    cupti.collector = NULL;
+    while (cupti.completing > 0) nanosleep(&pause, NULL); /* threads that still hold it */
+    pthread_mutex_lock(&open_ranges.lock);
+    collector_loss(collector, "nvtx", "range", (int64_t)open_ranges.count, "ranges that had not ended when the recording did");
+    open_ranges.count = 0;
+    pthread_mutex_unlock(&open_ranges.lock);
+}
 
 void cupti_activity_flush(int forced) {
     if (cupti.library == NULL || cupti.collector == NULL) return;
