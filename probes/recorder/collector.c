@@ -40,6 +40,13 @@ struct known_module {
     int32_t module_id;
 };
 
+/* A wait that is in `hang` already. */
+struct told_hang {
+    const struct mokscope_module *module;
+    uint32_t rank, cta, warp;
+    uint64_t since;
+};
+
 struct collector {
     pthread_mutex_t queue_lock, write_lock;
     pthread_cond_t queue_changed;
@@ -61,6 +68,8 @@ struct collector {
     size_t kernel_count, kernel_capacity;
     struct device_reading *readings;
     size_t reading_count, reading_capacity;
+    struct told_hang *hangs;
+    size_t hang_count, hang_capacity;
     int64_t lane_count;
 };
 
@@ -165,15 +174,32 @@ static void see_launch(struct collector *collector, int64_t launch_id, int32_t d
     if (end > launch->end_ns) launch->end_ns = end;
 }
 
-static void write_hang(struct collector *collector, const struct mokscope_module *module,
-                       const struct mokscope_lane_header *header) {
-    if (header->state != MOKSCOPE_LANE_OPEN || header->wait_since == 0) return;
-    if (header->wait_event >= module->event_count || module->events[header->wait_event].edge < 0) return;
+/* 1: new, and remembered. */
+static int see_hang(struct collector *collector, const struct mokscope_module *module, const struct mokscope_lane_header *header) {
+    for (size_t i = 0; i < collector->hang_count; i++) {
+        const struct told_hang *told = &collector->hangs[i];
+        if (told->module == module && told->rank == header->rank && told->cta == header->cta && told->warp == header->warp &&
+            told->since == header->wait_since)
+            return 0;
+    }
+    if (!grow((void **)&collector->hangs, collector->hang_count, &collector->hang_capacity, sizeof *collector->hangs))
+        collector->hangs[collector->hang_count++] =
+            (struct told_hang){module, header->rank, header->cta, header->warp, header->wait_since};
+    return 1;
+}
+
+/* Name of the edge that the lane waits on, NULL if it does not wait or nothing is written. */
+static const char *write_hang(struct collector *collector, const struct mokscope_module *module,
+                              const struct mokscope_lane_header *header) {
+    if (header->state != MOKSCOPE_LANE_OPEN || header->wait_since == 0) return NULL;
+    if (header->wait_event >= module->event_count || module->events[header->wait_event].edge < 0) return NULL;
+    if (!see_hang(collector, module, header)) return NULL;
     struct mokscope_hang_row row = {module->name, (int32_t)header->rank, header->cta, header->warp,
                                     module->events[header->wait_event].edge, header->wait_index, header->wait_awaited,
                                     header->wait_observed, -1, header->wait_since};
     struct error error = {0};
     check(collector, trace_write_hangs(collector->writer, &row, 1, &error), &error);
+    return module->edges[row.edge].name;
 }
 
 static void write_lane(struct collector *collector, const struct lane_block *block, uint32_t index) {
@@ -359,6 +385,7 @@ int collector_close(struct collector *collector, const char *state, struct error
     free(collector->launches);
     free(collector->kernels);
     free(collector->readings);
+    free(collector->hangs);
     free(collector);
     return status;
 }
@@ -390,6 +417,18 @@ void collector_module(struct collector *collector, const struct mokscope_module 
 
 void collector_flush(struct collector *collector) {
     COLLECTOR_WRITE(collector, trace_write_flush(collector->writer, &error));
+}
+
+void collector_stuck(struct collector *collector, const struct mokscope_module *module, const struct mokscope_lane_header *header) {
+    const char *edge = NULL;
+    pthread_mutex_lock(&collector->write_lock);
+    if (!collector->failed && module_id_of(collector, module) != MODULE_REFUSED) edge = write_hang(collector, module, header);
+    int first = edge != NULL && collector->hang_count == 1;
+    pthread_mutex_unlock(&collector->write_lock);
+    if (!first) return; /* where one waits, hundreds do: all are in the file */
+    recorder_warn("module '%s' may hang: rank %u, CTA %u, warp %u waits on %s[%u] for %u, has seen %u; table hang has all of them",
+                  module->name, header->rank, header->cta, header->warp, edge, header->wait_index, header->wait_awaited,
+                  header->wait_observed);
 }
 
 void collector_attribute(struct collector *collector, const char *kind, const char *name, const char *value,

@@ -23,6 +23,10 @@ void collector_module(struct collector *collector, const struct mokscope_module 
 /* Queues a list of blocks and takes them; waits while more than a gigabyte is queued. */
 void collector_lanes(struct collector *collector, struct lane_block *blocks);
 
+/* A lane that has waited for long and waits on (ring_hangs): a row of `hang`. The same wait is not stored again when the lane
+ * itself arrives. The first one is said on stderr. */
+void collector_stuck(struct collector *collector, const struct mokscope_module *module, const struct mokscope_lane_header *header);
+
 /* 1 once: the writer has failed since the last call. */
 int collector_failed(struct collector *collector);
 

@@ -23,7 +23,8 @@ int ring_install(struct ring *ring, const struct mokscope_module *module, const 
     ring->staging_records = (lanes_fit > 0 ? lanes_fit : 1) * request->record_capacity;
     ring->headers = malloc(request->lane_count * sizeof *ring->headers);
     ring->staging = malloc(ring->staging_records * sizeof *ring->staging);
-    if (ring->headers == NULL || ring->staging == NULL) {
+    ring->watches = calloc(request->lane_count, sizeof *ring->watches);
+    if (ring->headers == NULL || ring->staging == NULL || ring->watches == NULL) {
         ring_release(ring);
         return error_set(error, ERROR_FAILURE, "out of memory for rings of module '%s'", module->name);
     }
@@ -42,7 +43,9 @@ int ring_install(struct ring *ring, const struct mokscope_module *module, const 
 void ring_release(struct ring *ring) {
     free(ring->headers);
     free(ring->staging);
+    free(ring->watches);
     ring->headers = NULL;
+    ring->watches = NULL;
     ring->staging = NULL;
     ring->readable = 0;
 }
@@ -165,4 +168,21 @@ int ring_drain(struct ring *ring, int final, struct lane_block **blocks, struct 
         if (!status && state == MOKSCOPE_LANE_CLOSED) ring->taken += end - begin;
     }
     return status;
+}
+
+size_t ring_hangs(struct ring *ring, int64_t now_ns, int64_t limit_ns, struct mokscope_lane_header *hangs, size_t capacity) {
+    size_t found = 0;
+    if (!ring->readable) return 0;
+    for (uint32_t slot = 0; slot < ring->used; slot++) {
+        const struct mokscope_lane_header *header = &ring->headers[slot];
+        struct ring_watch *watch = &ring->watches[slot];
+        uint64_t since = header->state == MOKSCOPE_LANE_OPEN ? header->wait_since : 0;
+        if (since == 0 || since != watch->since || header->count != watch->count) {
+            *watch = (struct ring_watch){since, header->count, 0, now_ns};
+        } else if (!watch->told && now_ns - watch->seen_ns >= limit_ns && found < capacity) {
+            hangs[found++] = *header;
+            watch->told = 1;
+        }
+    }
+    return found;
 }

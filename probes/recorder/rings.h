@@ -10,12 +10,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a slot's lane was seen to wait in, for ring_hangs. */
+struct ring_watch {
+    uint64_t since;  /* wait_since of its header, globaltimer ns; 0: in no long wait */
+    uint32_t count;  /* of its header */
+    int told;
+    int64_t seen_ns; /* host time when it was first seen like this */
+};
+
 struct ring {
     const struct mokscope_module *module;
     int32_t device_id;
     void *context;                        /* CUcontext the module's functions need current; NULL in tests */
     struct mokscope_ring installed;       /* device pointers */
     struct mokscope_lane_header *headers; /* [lane_count] last copy */
+    struct ring_watch *watches;           /* [lane_count] */
     struct mokscope_record *staging;      /* [staging_records] */
     size_t staging_records;
     uint32_t lost_lanes; /* lanes that found no slot */
@@ -46,6 +55,11 @@ int ring_install(struct ring *ring, const struct mokscope_module *module, const 
  * blocks receives a list (NULL: nothing was ready). Errors: the module's read or write failed; ring is not readable
  * from then on and what had been copied is in blocks. */
 int ring_drain(struct ring *ring, int final, struct lane_block **blocks, struct error *error);
+
+/* Headers of lanes that, at each ring_drain since limit_ns ago, were open in the same long wait and had got no further; each
+ * wait once. now_ns: host time of this call, a clock of the caller's choice. Looks at the headers that ring_drain read last.
+ * Returns how many of hangs [capacity] were filled; those that did not fit come with the next call. */
+size_t ring_hangs(struct ring *ring, int64_t now_ns, int64_t limit_ns, struct mokscope_lane_header *hangs, size_t capacity);
 
 void lane_block_free(struct lane_block *block);
 

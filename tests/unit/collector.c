@@ -371,6 +371,34 @@ static void refused_module(void **state) {
     sqlite3_close(database);
 }
 
+/* A lane that hangs is in the file before it arrives, said once, and not stored again when it comes. Another wait of it is. */
+static void stuck_lanes(void **state) {
+    struct fixture *f = *state;
+    struct lane_block *block = new_block(&fake_module, 0, 3, 0);
+    for (uint32_t lane = 0; lane < 3; lane++) {
+        set_time(block, lane, 9, 1000000, 0);
+        block->headers[lane].state = MOKSCOPE_LANE_OPEN;
+        block->headers[lane].cta = lane;
+        block->headers[lane].wait_since = 3000000;
+        block->headers[lane].wait_event = lane == 2 ? 1 : 2; /* 1 is no wait */
+    }
+    int kept = silence(f);
+    for (uint32_t lane = 0; lane < 3; lane++) collector_stuck(f->collector, &fake_module, &block->headers[lane]);
+    collector_flush(f->collector);
+    const char *said = unsilence(f, kept), *first = strstr(said, "module 'fake' may hang: rank 0, CTA 0, warp ");
+    sqlite3 *early = query_open(f->scratch.path);
+    expect_rows(early, "SELECT cta, since_ns FROM hang", "0|3000000\n1|3000000\n");
+    sqlite3_close(early);
+    assert_non_null(first);
+    assert_non_null(strstr(first, "waits on X["));
+    assert_null(strstr(strchr(first, '\n'), "may hang"));
+    block->headers[1].wait_since = 4000000;
+    collector_lanes(f->collector, block);
+    sqlite3 *database = finish(f);
+    expect_rows(database, "SELECT cta, since_ns FROM hang ORDER BY hang_id", "0|3000000\n1|3000000\n1|4000000\n");
+    sqlite3_close(database);
+}
+
 /* --- failures -------------------------------------------------------------------------------------------------------- */
 
 static void cannot_open(void **state) {
@@ -444,6 +472,7 @@ int main(void) {
         TEST(extent_of_a_launch),
         TEST(clock_from_calibration),
         TEST(hang_of_open_lane),
+        TEST(stuck_lanes),
         TEST(descriptions),
         TEST(refused_module),
         TEST(cannot_open),

@@ -123,6 +123,70 @@ static void final_drain(void **state) {
         assert_int_equal(fake.ring.lanes[slot].state, slot == 1 ? MOKSCOPE_LANE_FREE : MOKSCOPE_LANE_OPEN);
 }
 
+static void wait_long(const struct fake_lane *lane, uint64_t since) {
+    fake.ring.lanes[lane->slot].wait_since = since;
+    fake.ring.lanes[lane->slot].wait_index = (uint32_t)since;
+}
+
+/* Headers that ring_hangs gives at a time, as "cta:index " texts. */
+static const char *hangs(int64_t now_ns) {
+    static char text[128];
+    struct mokscope_lane_header found[8];
+    text[0] = '\0';
+    free_blocks(drain(0));
+    size_t count = ring_hangs(&ring, now_ns, 100, found, 8);
+    for (size_t i = 0; i < count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%u:%u ", found[i].cta, found[i].wait_index);
+    return text;
+}
+
+/* A wait is told once, 100 ns after it was first seen, unless it changed, the lane got further or closed in between. */
+static void hangs_are_told_once(void **state) {
+    (void)state;
+    install(8, 16);
+    assert_string_equal(hangs(0), "");
+    struct fake_lane stuck = fake_open(7, 1, 0, 0, 1000), goes_on = fake_open(7, 2, 0, 0, 1000), ends = fake_open(7, 3, 0, 0, 1000);
+    fake_open(7, 4, 0, 0, 1000); /* does not wait */
+    wait_long(&stuck, 50);
+    wait_long(&goes_on, 50);
+    wait_long(&ends, 50);
+    assert_string_equal(hangs(1000), "");
+    assert_string_equal(hangs(1099), "");
+    fake_sync(&goes_on, 2000); /* its wait was satisfied long ago */
+    fake_close(&ends, 2000);
+    assert_string_equal(hangs(1100), "1:50 ");
+    assert_string_equal(hangs(1199), "");
+    assert_string_equal(hangs(1200), "2:50 "); /* it did not get any further */
+    wait_long(&stuck, 60);
+    assert_string_equal(hangs(1300), "");
+    assert_string_equal(hangs(1400), "1:60 ");
+    fake_close(&stuck, 3000);
+    fake_close(&goes_on, 3000);
+    assert_string_equal(hangs(9000), "");
+    assert_string_equal(hangs(9900), "");
+}
+
+/* Those that do not fit come with the next call; none is told twice. */
+static void more_hangs_than_fit(void **state) {
+    (void)state;
+    struct mokscope_lane_header found[2];
+    install(8, 16);
+    for (uint32_t i = 0; i < 5; i++) {
+        struct fake_lane lane = fake_open(7, i, 0, 0, 1000);
+        wait_long(&lane, 9);
+    }
+    free_blocks(drain(0));
+    assert_int_equal(ring_hangs(&ring, 0, 10, found, 2), 0);
+    for (uint32_t told = 0; told < 5; told += 2) {
+        size_t count = ring_hangs(&ring, 10, 10, found, 2);
+        assert_int_equal(count, told < 4 ? 2 : 1);
+        for (uint32_t i = 0; i < count; i++) assert_int_equal(found[i].cta, told + i);
+    }
+    assert_int_equal(ring_hangs(&ring, 99, 10, found, 2), 0);
+    ring.readable = 0;
+    assert_int_equal(ring_hangs(&ring, 1000, 10, found, 2), 0);
+}
+
 /* What a block holds of each lane: the header, and as many records as the ring kept, in the ring's own order. */
 static void contents(void **state) {
     (void)state;
@@ -381,9 +445,10 @@ static void random_device(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(nothing_yet),  TEST(states_of_lanes),      TEST(final_drain),        TEST(contents),
-        TEST(lost_lanes),   TEST(count_of_lanes_wraps), TEST(torn_header),        TEST(large_rings),
-        TEST(largest_lane), TEST(install_fails),        TEST(every_access_fails), TEST(random_device),
+        TEST(nothing_yet),         TEST(states_of_lanes), TEST(final_drain), TEST(hangs_are_told_once),
+        TEST(more_hangs_than_fit), TEST(contents),        TEST(lost_lanes),  TEST(count_of_lanes_wraps),
+        TEST(torn_header),         TEST(large_rings),     TEST(largest_lane), TEST(install_fails),
+        TEST(every_access_fails),  TEST(random_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
