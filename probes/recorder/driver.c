@@ -5,11 +5,13 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
+#include "recorder_log.h"
+
 #define DRIVER_TEXT_(name) #name
 #define DRIVER_TEXT(name) DRIVER_TEXT_(name) /* cuda.h renames some functions to their current versions by macros */
 
 static struct {
-    int loaded;
+    int loaded, refused;
     CUresult (*context_get)(CUcontext *);
     CUresult (*context_set)(CUcontext);
     CUresult (*device_get)(CUdevice *);
@@ -17,10 +19,14 @@ static struct {
     CUresult (*device_attribute)(int *, CUdevice_attribute, CUdevice);
     CUresult (*device_memory)(size_t *, CUdevice);
     CUresult (*version)(int *);
+    CUresult (*context_number)(CUcontext, unsigned long long *);
+    CUresult (*device_count)(int *);
+    CUresult (*primary_state)(CUdevice, unsigned int *, int *);
+    CUresult (*primary_retain)(CUcontext *, CUdevice);
 } driver;
 
 int driver_load(void) {
-    if (driver.loaded) return 1;
+    if (driver.loaded || driver.refused) return driver.loaded;
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL) return 0;
     struct {
@@ -34,11 +40,18 @@ int driver_load(void) {
         {(void **)&driver.device_attribute, DRIVER_TEXT(cuDeviceGetAttribute)},
         {(void **)&driver.device_memory, DRIVER_TEXT(cuDeviceTotalMem)},
         {(void **)&driver.version, DRIVER_TEXT(cuDriverGetVersion)},
+        {(void **)&driver.device_count, DRIVER_TEXT(cuDeviceGetCount)},
+        {(void **)&driver.primary_state, DRIVER_TEXT(cuDevicePrimaryCtxGetState)},
+        {(void **)&driver.primary_retain, DRIVER_TEXT(cuDevicePrimaryCtxRetain)},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         *wanted[i].function = dlsym(library, wanted[i].name);
-        if (*wanted[i].function == NULL) return 0;
+        if (*wanted[i].function != NULL) continue;
+        driver.refused = 1;
+        recorder_warn("nothing is recorded: this CUDA driver has no %s", wanted[i].name);
+        return 0;
     }
+    *(void **)&driver.context_number = dlsym(library, DRIVER_TEXT(cuCtxGetId)); /* CUDA 12 */
     driver.loaded = 1;
     return 1;
 }
@@ -52,6 +65,25 @@ void *driver_context_current(void) {
 int driver_context_set(void *context) {
     if (!driver_load()) return CUDA_ERROR_NOT_INITIALIZED;
     return (int)driver.context_set(context);
+}
+
+uint64_t driver_context_number(void *context) {
+    unsigned long long number = 0;
+    if (!driver_load() || driver.context_number == NULL) return 0;
+    return driver.context_number(context, &number) == CUDA_SUCCESS ? number : 0;
+}
+
+int driver_device_count(void) {
+    int count = 0;
+    return driver_load() && driver.device_count(&count) == CUDA_SUCCESS ? count : 0;
+}
+
+void *driver_primary_context(int32_t device_id) {
+    unsigned int flags = 0;
+    int active = 0;
+    CUcontext context = NULL;
+    if (!driver_load() || driver.primary_state((CUdevice)device_id, &flags, &active) != CUDA_SUCCESS || !active) return NULL;
+    return driver.primary_retain(&context, (CUdevice)device_id) == CUDA_SUCCESS ? context : NULL;
 }
 
 int driver_device_current(int32_t *device_id) {

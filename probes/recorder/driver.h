@@ -14,6 +14,15 @@ int driver_load(void);
 void *driver_context_current(void);
 int driver_context_set(void *context);
 
+/* Unlike its address, no later context of the process has this number; 0: the context is gone, or the driver knows no numbers. */
+uint64_t driver_context_number(void *context);
+
+int driver_device_count(void);
+
+/* The device's primary context, retained, if the program has made it; NULL: it has not, or cannot be asked. Each call that gives
+ * one retains it once more. */
+void *driver_primary_context(int32_t device_id);
+
 /* Ordinal of the device that is current in this thread. */
 int driver_device_current(int32_t *device_id);
 

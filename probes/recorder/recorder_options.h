@@ -4,6 +4,7 @@
 
 #include "../mokscope_probe.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct recorder_options {
@@ -21,5 +22,9 @@ void recorder_options_read(struct recorder_options *options);
 
 /* Roles of the module named in options->roles as a mask; all bits when it names none of them. */
 uint32_t recorder_options_role_mask(const struct recorder_options *options, const struct mokscope_module *module);
+
+/* First name in options->roles that none of modules [count] has a role of, its length in *length; NULL: all are known. */
+const char *recorder_options_unknown_role(const struct recorder_options *options, const struct mokscope_module *const *modules,
+                                          size_t count, size_t *length);
 
 #endif
