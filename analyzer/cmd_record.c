@@ -1,6 +1,7 @@
 /* mokscope record: runs a program with the recorder injected. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "command.h"
 #include "json_out.h"
@@ -44,12 +45,13 @@ static const struct option_verb verb = {
     "the program's, 128+n if signal n ended it; 1 also if it used no CUDA device",
 };
 
-static void print_json(const char *path, const struct trace_summary *s, int status) {
+/* state "none": the program used no CUDA device, and there is no trace. */
+static void print_json(const char *path, const struct trace_summary *s, int others, int status) {
     struct json_out json;
     json_out_open(&json, stdout, false);
     json_out_map(&json, NULL);
     json_out_text(&json, "trace", path);
-    json_out_text(&json, "state", s->state);
+    json_out_text(&json, "state", s->state[0] != '\0' ? s->state : "none");
     json_out_integer(&json, "spans", s->span_count);
     json_out_integer(&json, "waits", s->wait_count);
     json_out_integer(&json, "signals", s->signal_count);
@@ -57,36 +59,41 @@ static void print_json(const char *path, const struct trace_summary *s, int stat
     json_out_integer(&json, "launches", s->launch_count);
     json_out_integer(&json, "kernels", s->kernel_count);
     json_out_integer(&json, "lost", s->lost_count);
+    json_out_integer(&json, "other_traces", others);
     json_out_integer(&json, "exit", status);
     json_out_map_end(&json);
     json_out_close(&json);
 }
 
-static void print_summary(const struct record_verb *options, const struct trace_summary *s, int status) {
-    if (options->json)
-        print_json(options->record.output, s, status);
-    else if (!options->quiet)
-        fprintf(stderr, "mokscope record: %s: %lld spans, %lld waits, %lld launches, %lld kernels, %lld lost%s\n", options->record.output,
-                (long long)s->span_count, (long long)s->wait_count, (long long)s->launch_count, (long long)s->kernel_count,
-                (long long)s->lost_count, strcmp(s->state, "cut") == 0 ? "; the program did not end by itself, the trace is cut" : "");
+static void print_summary(const char *path, const struct trace_summary *s) {
+    fprintf(stderr, "mokscope record: %s: %lld spans, %lld waits, %lld launches, %lld kernels, %lld lost%s\n", path,
+            (long long)s->span_count, (long long)s->wait_count, (long long)s->launch_count, (long long)s->kernel_count,
+            (long long)s->lost_count,
+            strcmp(s->state, "cut") == 0 ? "; the program did not end by itself, the trace is cut" : "");
 }
 
 int cmd_record(int argc, char **argv) {
     struct record_verb options = {.json = false};
     struct error error = {0};
     struct trace_summary summary;
+    char other[4096];
     int count = 0, status = -1;
     record_options_init(&options.record);
     int result = options_parse(&verb, argc, argv, &options, &count, &error);
     if (result == OPTIONS_HELP) return 0;
     if (result < 0) return command_fail("record", &error, options.json);
     argv[1 + count] = NULL;
+    time_t begin = time(NULL);
     if (record_run(&options.record, argv + 1, &status, &summary, &error) != ERROR_NONE) return command_fail("record", &error, options.json);
-    if (summary.state[0] == '\0') {
-        command_warn("record", "nothing was recorded: '%s' used no CUDA device%s", argv[1],
-                     status == 0 ? "" : ", and did not succeed");
-        return status != 0 ? status : 1;
-    }
-    print_summary(&options, &summary, status);
-    return status;
+    int others = record_run_others(options.record.output, begin, other, sizeof other);
+    bool recorded = summary.state[0] != '\0';
+    if (options.json) print_json(options.record.output, &summary, others, status);
+    if (!recorded)
+        command_warn("record", "nothing was recorded: '%s' used no CUDA device%s", argv[1], status == 0 ? "" : ", and did not succeed");
+    else if (!options.quiet && !options.json)
+        print_summary(options.record.output, &summary);
+    if (others > 0 && !options.quiet)
+        command_warn("record", "%d more process%s of the command used CUDA: '%s'%s", others, others == 1 ? "" : "es", other,
+                     others == 1 ? "" : " and others like it");
+    return recorded || status != 0 ? status : 1;
 }

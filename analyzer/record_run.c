@@ -1,6 +1,7 @@
 /* See record_run.h. */
 #include "record_run.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,11 +68,46 @@ static int set_environment(const struct record_options *options, const char *out
     return code;
 }
 
+/* --- signals --------------------------------------------------------------------------------------------------------- */
+
+static const int passed_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
+
+struct signals {
+    sigset_t mask; /* before they were held back */
+    struct sigaction actions[PASSED_SIGNALS];
+};
+
 static volatile sig_atomic_t child_process;
 
-static void pass_on(int signal_number) {
-    if (child_process > 0) kill((pid_t)child_process, signal_number);
+/* What the keyboard sends goes to the terminal's whole foreground group, the program included. */
+static void pass_on(int number, siginfo_t *information, void *context) {
+    (void)context;
+    int from_keyboard = (number == SIGINT || number == SIGQUIT) && information->si_code == SI_KERNEL;
+    if (child_process > 0 && !from_keyboard) kill((pid_t)child_process, number);
 }
+
+/* Holds signals back until child_process is known, so that none is lost between. What is ignored (nohup) stays ignored, for the
+ * program too. */
+static void signals_hold(struct signals *signals) {
+    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigset_t held;
+    sigemptyset(&held);
+    for (int i = 0; i < PASSED_SIGNALS; i++) sigaddset(&held, passed_signals[i]);
+    sigprocmask(SIG_BLOCK, &held, &signals->mask);
+    for (int i = 0; i < PASSED_SIGNALS; i++) {
+        sigaction(passed_signals[i], NULL, &signals->actions[i]);
+        if (signals->actions[i].sa_handler != SIG_IGN) sigaction(passed_signals[i], &action, NULL);
+    }
+}
+
+static void signals_release(const struct signals *signals) { sigprocmask(SIG_SETMASK, &signals->mask, NULL); }
+
+static void signals_restore(const struct signals *signals) {
+    for (int i = 0; i < PASSED_SIGNALS; i++) sigaction(passed_signals[i], &signals->actions[i], NULL);
+}
+
+/* --- the program ----------------------------------------------------------------------------------------------------- */
 
 /* The child reports a failed exec through a pipe that closes on success. */
 static void run_child(const struct record_options *options, const char *output, const char *library, char *const argv[], int report) {
@@ -85,67 +122,116 @@ static void run_child(const struct record_options *options, const char *output, 
 }
 
 static int wait_for(pid_t process) {
-    struct sigaction action = {.sa_handler = pass_on}, old_interrupt, old_terminate;
     int status = 0;
-    child_process = process;
-    sigaction(SIGINT, &action, &old_interrupt);
-    sigaction(SIGTERM, &action, &old_terminate);
     while (waitpid(process, &status, 0) < 0 && errno == EINTR) {}
-    child_process = 0;
-    sigaction(SIGINT, &old_interrupt, NULL);
-    sigaction(SIGTERM, &old_terminate, NULL);
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int spawn(const struct record_options *options, const char *output, const char *library, char *const argv[], int *status,
-                 struct error *error) {
-    int report[2];
-    if (pipe(report) != 0) return error_set(error, ERROR_FAILURE, "cannot make a pipe: %s", strerror(errno));
-    fflush(NULL);
-    pid_t process = fork();
-    if (process == 0) {
-        close(report[0]);
-        if (fcntl(report[1], F_SETFD, FD_CLOEXEC) != 0) _exit(126);
-        run_child(options, output, library, argv, report[1]);
-    }
-    close(report[1]);
-    if (process < 0) {
-        close(report[0]);
-        return error_set(error, ERROR_FAILURE, "cannot start a process: %s", strerror(errno));
-    }
+/* What the child reported: 0, or the error's code. */
+static int read_report(int report, struct error *error) {
     struct error failed;
-    ssize_t length = read(report[0], &failed, sizeof failed);
-    close(report[0]);
-    *status = wait_for(process);
+    ssize_t length;
+    do length = read(report, &failed, sizeof failed);
+    while (length < 0 && errno == EINTR);
     if (length != (ssize_t)sizeof failed) return ERROR_NONE;
-    *status = -1;
     if (error != NULL) *error = failed;
     return failed.code;
 }
 
+static int spawn(const struct record_options *options, const char *output, const char *library, char *const argv[], int *status,
+                 struct error *error) {
+    struct signals signals;
+    int report[2];
+    if (pipe(report) != 0) return error_set(error, ERROR_FAILURE, "cannot make a pipe: %s", strerror(errno));
+    fflush(NULL);
+    signals_hold(&signals);
+    pid_t process = fork();
+    if (process == 0) {
+        close(report[0]);
+        signals_restore(&signals);
+        signals_release(&signals);
+        if (fcntl(report[1], F_SETFD, FD_CLOEXEC) != 0) _exit(126);
+        run_child(options, output, library, argv, report[1]);
+    }
+    if (process > 0) child_process = process;
+    signals_release(&signals);
+    close(report[1]);
+    int code = process < 0 ? error_set(error, ERROR_FAILURE, "cannot start a process: %s", strerror(errno)) : read_report(report[0], error);
+    close(report[0]);
+    if (process > 0) {
+        int ended = wait_for(process);
+        if (code == ERROR_NONE) *status = ended;
+    }
+    child_process = 0;
+    signals_restore(&signals);
+    return code;
+}
+
+/* --- the trace ------------------------------------------------------------------------------------------------------- */
+
+/* Absolute, as the program may change its folder. */
+static int absolute_path(const char *path, char *out, size_t size, struct error *error) {
+    char folder[PATH_MAX];
+    if (path[0] != '/' && getcwd(folder, sizeof folder) == NULL)
+        return error_set(error, ERROR_FAILURE, "cannot find the current folder: %s", strerror(errno));
+    int length = path[0] == '/' ? snprintf(out, size, "%s", path) : snprintf(out, size, "%s/%s", folder, path);
+    return (size_t)length < size ? ERROR_NONE : error_set(error, ERROR_USAGE, "the path of '%s' is too long", path);
+}
+
+/* A program that described its run and then found no GPU leaves nothing worth a file. */
+static int finish(const char *output, int status, struct trace_summary *summary, struct error *error) {
+    if (access(output, F_OK) != 0) return ERROR_NONE;
+    int code = trace_write_finalise(output, status, summary, error);
+    if (code != ERROR_NONE || summary->device_count > 0) return code;
+    memset(summary, 0, sizeof *summary);
+    return remove(output) == 0 ? ERROR_NONE : error_set(error, ERROR_FAILURE, "cannot remove '%s': %s", output, strerror(errno));
+}
+
 int record_run(const struct record_options *options, char *const argv[], int *status, struct trace_summary *summary,
                struct error *error) {
-    char library[PATH_MAX], output[PATH_MAX];
+    char library[PATH_MAX], output[PATH_MAX], old[PATH_MAX + 32];
     *status = -1;
     memset(summary, 0, sizeof *summary);
-    if (check_options(options, error) != ERROR_NONE || find_library(library, sizeof library, error) != ERROR_NONE) return error->code;
-    /* Absolute, as the program may change its folder. An old trace is moved away only now, when the run is certain to start, and
-     * comes back if the program leaves no new one. */
-    if (options->output[0] == '/')
-        snprintf(output, sizeof output, "%s", options->output);
-    else if (getcwd(output, sizeof output / 2) == NULL || strlen(output) + strlen(options->output) + 2 > sizeof output)
-        return error_set(error, ERROR_FAILURE, "the path of '%s' is too long", options->output);
-    else
-        snprintf(output + strlen(output), sizeof output - strlen(output), "/%s", options->output);
-    char old[PATH_MAX + 8];
-    snprintf(old, sizeof old, "%s.old", output);
-    bool replaced = options->force && access(output, F_OK) == 0;
-    if (replaced && rename(output, old) != 0)
+    int code = check_options(options, error);
+    if (code == ERROR_NONE) code = find_library(library, sizeof library, error);
+    if (code == ERROR_NONE) code = absolute_path(options->output, output, sizeof output, error);
+    if (code != ERROR_NONE) return code;
+    snprintf(old, sizeof old, "%s.old.%d", output, (int)getpid());
+    bool replaces = options->force && access(output, F_OK) == 0;
+    if (replaces && rename(output, old) != 0)
         return error_set(error, ERROR_FAILURE, "cannot move '%s' aside: %s", output, strerror(errno));
-    int code = spawn(options, output, library, argv, status, error);
-    bool recorded = access(output, F_OK) == 0;
-    if (replaced && recorded) remove(old);
-    if (replaced && !recorded) rename(old, output);
-    if (code == ERROR_NONE && recorded) code = trace_write_finalise(output, *status, summary, error);
+    code = spawn(options, output, library, argv, status, error);
+    if (code == ERROR_NONE) code = finish(output, *status, summary, error);
+    if (replaces && access(output, F_OK) == 0)
+        remove(old);
+    else if (replaces && rename(old, output) != 0 && code == ERROR_NONE)
+        code = error_set(error, ERROR_FAILURE, "cannot move the old trace back from '%s': %s", old, strerror(errno));
     return code;
+}
+
+/* Is name "STEM.digits.EXTENSION" for output's "STEM.EXTENSION"? */
+static bool is_other(const char *name, const char *output) {
+    const char *dot = strrchr(output, '.');
+    size_t stem = dot != NULL ? (size_t)(dot - output) : strlen(output);
+    if (strncmp(name, output, stem) != 0 || name[stem] != '.') return false;
+    size_t digits = strspn(name + stem + 1, "0123456789");
+    return digits > 0 && strcmp(name + stem + 1 + digits, dot != NULL ? dot : "") == 0;
+}
+
+int record_run_others(const char *output, time_t since, char *name, size_t size) {
+    const char *slash = strrchr(output, '/'), *file = slash != NULL ? slash + 1 : output;
+    int folder_length = (int)(file - output), count = 0;
+    char folder[PATH_MAX], path[2 * PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", folder_length, output);
+    DIR *directory = opendir(folder[0] != '\0' ? folder : ".");
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        struct stat information;
+        snprintf(path, sizeof path, "%s%s", folder, entry->d_name);
+        if (!is_other(entry->d_name, file) || stat(path, &information) != 0 || information.st_mtime < since) continue;
+        if (trace_write_finalise(path, -1, NULL, NULL) != ERROR_NONE) continue;
+        snprintf(name, size, "%s", path);
+        count++;
+    }
+    if (directory != NULL) closedir(directory);
+    return count;
 }

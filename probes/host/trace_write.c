@@ -506,6 +506,7 @@ static void fill_summary(sqlite3 *database, struct trace_summary *summary) {
     query_integer(database, "SELECT count(*) FROM lane", &summary->lane_count);
     query_integer(database, "SELECT count(*) FROM launch", &summary->launch_count);
     query_integer(database, "SELECT count(*) FROM kernel", &summary->kernel_count);
+    query_integer(database, "SELECT count(*) FROM device", &summary->device_count);
     query_integer(database, "SELECT ifnull(sum(count), 0) FROM loss WHERE kind <> 'refused'", &summary->lost_count);
 }
 

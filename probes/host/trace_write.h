@@ -73,7 +73,8 @@ struct trace_host_activity {
 struct trace_summary {
     char state[16]; /* complete or cut */
     int64_t span_count, wait_count, signal_count, lane_count, launch_count, kernel_count;
-    int64_t lost_count; /* sum over loss */
+    int64_t lost_count;   /* sum over loss */
+    int64_t device_count; /* 0: the program described its run and never used a GPU */
 };
 
 /* Can a trace be created at path? Checks what can be known before the recorded program starts: folder, permission, free
