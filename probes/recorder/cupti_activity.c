@@ -17,6 +17,7 @@ enum { BUFFER_BYTES = 4 << 20, BUFFER_ALIGNMENT = 8, OPEN_RANGES = 4096, OWN_CAL
 
 static struct {
     void *library;
+    int subscribed; /* else CUPTI is another tool's, and so are its buffers */
     struct cupti_events events;
     struct collector *_Atomic collector; /* NULL: activity is not wanted */
     _Atomic int completing;              /* threads in buffer_completed */
@@ -185,6 +186,7 @@ int cupti_subscribe(const struct cupti_events *events) {
                       text_of(result));
         return 0;
     }
+    cupti.subscribed = 1;
     result = cupti.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
     if (result != CUPTI_SUCCESS) recorder_warn("cuptiEnableCallback for contexts failed: %s", text_of(result));
     enable_driver_callbacks(subscriber);
@@ -385,7 +387,7 @@ void cupti_activity_begin(struct collector *collector) {
     } kinds[] = {{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels"}, {CUPTI_ACTIVITY_KIND_MEMCPY, "copies"},
                  {CUPTI_ACTIVITY_KIND_MEMSET, "memsets"},            {CUPTI_ACTIVITY_KIND_MARKER, "NVTX ranges"},
                  {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, "synchronisation"}, {CUPTI_ACTIVITY_KIND_OVERHEAD, "CUPTI's overhead"}};
-    if (cupti.library == NULL) return;
+    if (!cupti.subscribed) return;
     cupti.collector = collector;
     CUptiResult result = cupti.register_timestamp(realtime_ns);
     if (result != CUPTI_SUCCESS) recorder_warn("cuptiActivityRegisterTimestampCallback failed: %s", text_of(result));

@@ -1,0 +1,18 @@
+# CUPTI that has another subscriber, or is too old: said once, probes are recorded. One that refuses a kind and drops records: counted.
+. "$MOKSCOPE_ROOT/tests/cli/record/fake_gpu"
+for how in busy old; do
+    FAKE_CUPTI=$how mokscope record -q -o $how.db -- ./fake_program whole
+    echo "$how: exit status $?"
+    ask $how.db "SELECT (SELECT count(*) FROM kernel), count(*) > 100 FROM lane"
+    ask $how.db "SELECT DISTINCT source, kind, detail FROM loss"
+done
+FAKE_CUPTI=poor mokscope record -q -o poor.db -- ./fake_program reset
+echo "poor: exit status $?"
+ask poor.db "SELECT (SELECT count(*) FROM kernel), (SELECT count(*) FROM lane)"
+ask poor.db "SELECT source, kind, count, detail FROM loss"
+mokscope record -q --no-activity -o none.db -- ./fake_program reset
+echo "no activity: exit status $?"
+ask none.db "SELECT (SELECT count(*) FROM kernel), count(*) FROM lane"
+mokscope record -q --no-probes -o none.db --force -- ./fake_program reset
+echo "no probes: exit status $?"
+ask none.db "SELECT (SELECT count(*) FROM kernel), (SELECT count(*) FROM lane)"
