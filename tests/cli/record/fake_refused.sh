@@ -1,11 +1,12 @@
 # CUPTI that has another subscriber, or is too old: said once, probes are recorded. One that refuses a kind and drops records: counted.
 . "$MOKSCOPE_ROOT/tests/cli/record/fake_gpu"
-for how in busy old; do
-    FAKE_CUPTI=$how mokscope record -q -o $how.db -- ./fake_program whole
-    echo "$how: exit status $?"
-    ask $how.db "SELECT (SELECT count(*) FROM kernel), count(*) > 100 FROM lane"
-    ask $how.db "SELECT DISTINCT source, kind, detail FROM loss"
-done
+FAKE_CUPTI=old mokscope record -q -o old.db -- ./fake_program whole
+echo "old: exit status $?"
+ask old.db "SELECT (SELECT count(*) FROM kernel), count(*) > 100 FROM lane"
+ask old.db "SELECT DISTINCT source, kind, detail FROM loss"
+FAKE_CUPTI=busy mokscope record -q -o busy.db -- ./fake_program kill # says nothing of ranks: its context must be found
+echo "busy: exit status $?"
+ask busy.db "SELECT (SELECT count(*) FROM kernel), count(*) > 100 FROM lane"
 FAKE_CUPTI=poor mokscope record -q -o poor.db -- ./fake_program reset
 echo "poor: exit status $?"
 ask poor.db "SELECT (SELECT count(*) FROM kernel), (SELECT count(*) FROM lane)"
