@@ -15,9 +15,11 @@
  *   9. -DMOKSCOPE_OFF removes every probe at compile time: same machine code as without this header.
  *
  * PROTOCOL lane (device) <-> recorder (host, probes/recorder/rings.c)
- *   States   FREE -> OPEN [mokscope_lane_open: slot = next++ mod lane_count, taken if the header says FREE; else the lane
- *            is counted in lost_lanes and records nothing] -> CLOSED [mokscope_lane_close] -> FREE [recorder, after copying]
- *   Writers  FREE is written by the host only, OPEN and CLOSED by the one warp that owns the lane. Records and header are
+ *   States   FREE -> CLAIMED -> OPEN [mokscope_lane_open: slot = next++ mod lane_count, claimed if the header says FREE; else
+ *            the lane is counted in lost_lanes and records nothing] -> CLOSED [mokscope_lane_close] -> FREE [recorder, after
+ *            copying]
+ *   Writers  FREE is written by the host only, CLAIMED by compare-and-swap (with fewer slots than warps two may come to one at
+ *            once), OPEN and CLOSED by the one warp that owns the lane. Records and header are
  *            plain stores; CLOSED is a release store at system scope after a fence, so a host copy that sees CLOSED sees all.
  *   Count    uncapped; the address is masked. lost = max(0, count - capacity). A wrapped ring starts at count mod capacity.
  *   Clock    32 low bits of the SM clock a record; (clock64, globaltimer) pairs taken on a globaltimer edge at open and
@@ -55,7 +57,12 @@ struct mokscope_record {
 #define MOKSCOPE_EVENT_MASK 0x0fffu
 #define MOKSCOPE_PHASE_SHIFT 12
 
-enum mokscope_lane_state { MOKSCOPE_LANE_FREE = 0, MOKSCOPE_LANE_OPEN = 1, MOKSCOPE_LANE_CLOSED = 2 };
+enum mokscope_lane_state {
+    MOKSCOPE_LANE_FREE = 0,
+    MOKSCOPE_LANE_OPEN = 1,
+    MOKSCOPE_LANE_CLOSED = 2,
+    MOKSCOPE_LANE_CLAIMED = 3 /* its header is being filled in: nobody else's, and not to be read */
+};
 
 /* Lane header, 128 bytes, device memory. One lane is one warp's role in one launch. */
 struct mokscope_lane_header {
@@ -241,7 +248,7 @@ static __device__ __noinline__ struct mokscope_lane mokscope_lane_open(uint32_t 
     if (lane_index == 0) {
         slot = atomicAdd(ring->next, 1u) % ring->lane_count;
         struct mokscope_lane_header *header = ring->lanes + slot;
-        if (*(volatile uint32_t *)&header->state == MOKSCOPE_LANE_FREE) {
+        if (atomicCAS(&header->state, (uint32_t)MOKSCOPE_LANE_FREE, (uint32_t)MOKSCOPE_LANE_CLAIMED) == MOKSCOPE_LANE_FREE) {
             claimed = 1;
             uint64_t grid_id, clock, globaltimer;
             uint32_t sm;
@@ -378,7 +385,8 @@ static __device__ __forceinline__ void mokscope_sync_if_due(struct mokscope_lane
 static __device__ __forceinline__ void mokscope_clock_hand_over(uint32_t *place, uint32_t clock) { *place = clock; }
 static __device__ __forceinline__ uint32_t mokscope_clock_taken_over(const uint32_t *place) { return *place; }
 
-/* Slow path of a wait that has polled for long: what a watchdog reads while the kernel spins. One thread. */
+/* Slow path of a wait that has polled for long: what a watchdog reads while the kernel spins. since: globaltimer when it began;
+ * 0 when it is over after all. One thread. */
 static __device__ __noinline__ void mokscope_long_wait(struct mokscope_lane lane, uint32_t event, uint32_t index,
                                                        uint32_t awaited, uint32_t observed, uint64_t since) {
     if (lane.level == 0) return;
@@ -421,20 +429,19 @@ static __device__ __forceinline__ void mokscope_lane_close(struct mokscope_lane 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
-static cudaStream_t mokscope_module_stream(void) {
+/* The stream of a device's rings. A context that is reset takes its stream along, so each installation makes its own. */
+static cudaStream_t *mokscope_module_stream(void) {
     static cudaStream_t stream[64];
     int device = 0;
-    if (cudaGetDevice(&device) != cudaSuccess || device >= 64) return 0;
-    if (stream[device] == 0 && cudaStreamCreateWithFlags(&stream[device], cudaStreamNonBlocking) != cudaSuccess) return 0;
-    return stream[device];
+    return cudaGetDevice(&device) == cudaSuccess && device < 64 ? &stream[device] : NULL;
 }
 
 static int mokscope_module_copy(void *target, const void *source, size_t bytes, enum cudaMemcpyKind kind) {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaThreadExchangeStreamCaptureMode(&mode);
-    cudaStream_t stream = mokscope_module_stream();
-    cudaError_t status = cudaMemcpyAsync(target, source, bytes, kind, stream);
-    if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
+    cudaStream_t *stream = mokscope_module_stream();
+    cudaError_t status = stream != NULL ? cudaMemcpyAsync(target, source, bytes, kind, *stream) : cudaErrorInvalidDevice;
+    if (status == cudaSuccess) status = cudaStreamSynchronize(*stream);
     cudaThreadExchangeStreamCaptureMode(&mode);
     return (int)status;
 }
@@ -450,24 +457,29 @@ static int mokscope_module_write(void *device, const void *host, size_t bytes) {
 static int mokscope_module_install(const struct mokscope_ring *request, struct mokscope_ring *installed) {
     struct mokscope_ring ring = *request;
     void *descriptor = NULL;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; /* the program may be capturing: allocating would end that */
     size_t lane_bytes = sizeof(struct mokscope_lane_header) * ring.lane_count;
     size_t record_bytes = sizeof(struct mokscope_record) * ring.lane_count * ring.record_capacity;
-    cudaStream_t stream = mokscope_module_stream();
-    cudaError_t status = cudaMalloc((void **)&ring.lanes, lane_bytes);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaStream_t *stream = mokscope_module_stream();
+    cudaError_t status = stream != NULL ? cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) : cudaErrorInvalidDevice;
+    if (status == cudaSuccess) status = cudaMalloc((void **)&ring.lanes, lane_bytes);
     if (status == cudaSuccess) status = cudaMalloc((void **)&ring.records, record_bytes);
     if (status == cudaSuccess) status = cudaMalloc((void **)&ring.next, 2 * sizeof(uint32_t));
-    if (status == cudaSuccess) status = cudaMemsetAsync(ring.lanes, 0, lane_bytes, stream);
-    if (status == cudaSuccess) status = cudaMemsetAsync(ring.next, 0, 2 * sizeof(uint32_t), stream);
-    if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
+    if (status == cudaSuccess) status = cudaMemsetAsync(ring.lanes, 0, lane_bytes, *stream);
+    if (status == cudaSuccess) status = cudaMemsetAsync(ring.next, 0, 2 * sizeof(uint32_t), *stream);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(*stream);
     if (status == cudaSuccess) status = cudaGetSymbolAddress(&descriptor, mokscope_ring_device);
+    if (status == cudaSuccess) status = (cudaError_t)mokscope_module_write(descriptor, &ring, sizeof ring);
     if (status == cudaSuccess) {
         *installed = ring;
-        return mokscope_module_write(descriptor, &ring, sizeof ring);
+    } else {
+        cudaFree(ring.lanes);
+        cudaFree(ring.records);
+        cudaFree(ring.next);
+        cudaGetLastError();
     }
-    cudaFree(ring.lanes);
-    cudaFree(ring.records);
-    cudaFree(ring.next);
-    cudaGetLastError();
+    cudaThreadExchangeStreamCaptureMode(&mode);
     return (int)status;
 }
 
