@@ -77,7 +77,10 @@ static __device__ __noinline__ uint32_t poll_counter(const struct cta_view *v, s
     uint32_t reported = 0;
     for (uint32_t polls = 1;; polls++) {
         uint32_t value = system_scope ? ld_acquire_sys_global_u32(counter) : ld_acquire_gpu_global_u32(counter);
-        if (value >= target) return 1;
+        if (value >= target) {
+            if (reported) mokscope_long_wait(lane, 0, 0, 0, 0, 0);
+            return 1;
+        }
         if (polls % WAIT_POLLS_BETWEEN_CHECKS != 0) continue;
         if (aborted(v)) return 0;
         uint64_t waited = global_timer_ns() - since;
