@@ -36,7 +36,7 @@ KERNEL_C := $(filter-out $(CUDA_C),$(wildcard kernels/*.c))
 CORE_C := $(KERNEL_C) $(wildcard probes/host/*.c) $(filter-out analyzer/main.c $(CUDA_C),$(wildcard analyzer/*.c))
 # What of the recorder knows no CUDA: unit tests link it.
 RECORDER_C := $(wildcard probes/recorder/*.c)
-RECORDER_CUDA_C := $(addprefix probes/recorder/,cupti_activity.c driver.c inject.c session.c)
+RECORDER_CUDA_C := $(addprefix probes/recorder/,clock_reader.c cupti_activity.c driver.c inject.c session.c)
 RECORDER_CORE_C := $(filter-out $(RECORDER_CUDA_C),$(RECORDER_C))
 SCHEMAS := $(wildcard schemas/*.sql)
 LAYER_CU := $(wildcard kernels/*.cu)

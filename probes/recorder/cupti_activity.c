@@ -168,6 +168,7 @@ static void enable_driver_callbacks(CUpti_SubscriberHandle subscriber) {
         CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync,       CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async,
         CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2_ptsz, CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2_ptsz,
         CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync_ptsz,  CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async_ptsz,
+        CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async,    CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async_ptsz,
         CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz,
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
@@ -406,6 +407,8 @@ void cupti_activity_begin(struct collector *collector) {
         collector_loss(collector, "cupti", "refused", 1, detail);
     }
 }
+
+int cupti_activity_is_on(void) { return cupti.collector != NULL; }
 
 void cupti_activity_end(void) {
     const struct timespec pause = {0, 1000000};

@@ -23,6 +23,9 @@ int cupti_subscribe(const struct cupti_events *events);
 /* Starts activity recording into the collector. */
 void cupti_activity_begin(struct collector *collector);
 
+/* 1: kernels are being recorded. */
+int cupti_activity_is_on(void);
+
 /* Hands over what CUPTI has; forced != 0: also buffers that are not full. */
 void cupti_activity_flush(int forced);
 

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock_reader.h"
 #include "cupti_activity.h"
 #include "driver.h"
 #include "recorder_log.h"
@@ -25,7 +26,8 @@ enum {
     FLUSH_INTERVAL_MS = 400,
     HANG_LIMIT_MS = 3000, /* longer than the layer's own limit of a wait: those leave records of their own */
     HANGS_AT_ONCE = 64,
-    LOCK_LIMIT_S = 5
+    LOCK_LIMIT_S = 5,
+    CLOCK_INTERVAL_MS = 100 /* between readings of a device's clock: less says nothing about its drift */
 };
 
 enum session_state { SESSION_WAITING, SESSION_RECORDING, SESSION_ENDED };
@@ -42,6 +44,7 @@ static struct {
     struct ring rings[RINGS_MAXIMUM];
     uint64_t context_numbers[RINGS_MAXIMUM]; /* of the rings' contexts */
     size_t ring_count;
+    int64_t clock_read_ms[DEVICES_MAXIMUM];  /* when each device's clock was read last; 0: never */
     struct collector *collector;
     pthread_t drain_thread, watch_thread;
     int has_drain_thread, has_watch_thread;
@@ -180,6 +183,20 @@ void session_attach(const struct mokscope_module *module) {
     recorder_debug("module '%s' attached", module->name);
 }
 
+/* --- clocks ---------------------------------------------------------------------------------------------------------- */
+
+/* Under the lock, the device's context current. Kernels of CUPTI say more about the clock than this could. */
+static void read_clock(int32_t device_id) {
+    struct clock_reading readings[CLOCK_READER_ROUNDS];
+    if (cupti_activity_is_on() || device_id < 0 || device_id >= DEVICES_MAXIMUM) return;
+    int64_t *last_ms = &session.clock_read_ms[device_id], now_ms = monotonic_ms();
+    if (*last_ms != 0 && now_ms - *last_ms < CLOCK_INTERVAL_MS) return;
+    *last_ms = now_ms;
+    int count = clock_reader_read(readings);
+    recorder_debug("device %d: %d readings of its clock", device_id, count);
+    for (int i = 0; i < count; i++) collector_reading(session.collector, device_id, &readings[i]);
+}
+
 /* --- rings ----------------------------------------------------------------------------------------------------------- */
 
 static void install_ring(const struct mokscope_module *module, void *context, int32_t device_id) {
@@ -230,6 +247,7 @@ void session_context_ready(void) {
         driver_device_current(&device_id);
         for (size_t i = 0; i < session.module_count; i++)
             if (!has_ring(session.modules[i], context)) install_ring(session.modules[i], context, device_id);
+        if (session.module_count > 0) read_clock(device_id);
     }
     seen_context = context;
     seen_version = version;
@@ -267,6 +285,7 @@ static void drain_ring(struct ring *ring, int final) {
 static void finish_ring(struct ring *ring) {
     char detail[512];
     drain_ring(ring, 1);
+    if (ring->readable) read_clock(ring->device_id);
     snprintf(detail, sizeof detail, "module '%s': no lane was free: raise --lanes", ring->module->name);
     collector_loss(session.collector, "probes", "lane", ring->lost_lanes, detail);
     ring_release(ring);
@@ -324,7 +343,8 @@ static void *drain_while_running(void *unused) {
         nanosleep(&pause, NULL);
         drain_all();
         if (monotonic_ms() - flushed_ms < FLUSH_INTERVAL_MS) continue;
-        cupti_activity_flush(0);
+        collector_flush(session.collector);
+        cupti_activity_flush(0); /* may take its time while kernels run */
         collector_flush(session.collector);
         flushed_ms = monotonic_ms();
     }

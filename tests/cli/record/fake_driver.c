@@ -4,9 +4,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { DEVICES = 2 };
 
@@ -116,5 +118,101 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     *context = &contexts[device];
+    return CUDA_SUCCESS;
+}
+
+/* --- the recorder's kernel that reads the clock, as a thread ---------------------------------------------------------------
+ * FAKE_DRIVER=full in the environment: no SM is ever free, kernels stay in the queue. */
+
+enum { GLOBALTIMER_AHEAD_NS = 5000000 };
+
+struct mailbox {
+    _Atomic uint32_t request;
+    _Atomic uint64_t time;
+    _Atomic uint32_t answer;
+};
+
+struct CUstream_st {
+    struct mailbox *mailbox;
+    uint32_t rounds;
+    _Atomic int running;
+    pthread_t thread;
+};
+
+static void *read_clock(void *argument) {
+    struct CUstream_st *stream = argument;
+    for (uint32_t i = 1; i <= stream->rounds; i++) {
+        struct timespec now;
+        while (stream->mailbox->request < i) {}
+        clock_gettime(CLOCK_REALTIME, &now);
+        stream->mailbox->time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + GLOBALTIMER_AHEAD_NS;
+        stream->mailbox->answer = i;
+    }
+    stream->running = 0;
+    return NULL;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    *module = (CUmodule)(uintptr_t)image;
+    return strncmp(image, ".version", 8) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+    (void)module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    *function = (CUfunction)module;
+    return strstr((const char *)module, name) != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned int flags) {
+    (void)flags;
+    *memory = calloc(1, bytes);
+    return *memory != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFreeHost(void *memory) {
+    free(memory);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr *pointer, void *memory, unsigned int flags) {
+    (void)flags;
+    *pointer = (CUdeviceptr)(uintptr_t)memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
+    *stream = calloc(1, sizeof **stream);
+    return *stream != NULL && flags == CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+    if (stream->mailbox != NULL) pthread_join(stream->thread, NULL);
+    free(stream);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream stream) { return stream->running ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+                        unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **arguments,
+                        void **extra) {
+    const char *mode = getenv("FAKE_DRIVER");
+    (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z, (void)shared_bytes, (void)extra;
+    stream->running = 1;
+    if (mode != NULL && strcmp(mode, "full") == 0) return CUDA_SUCCESS;
+    stream->mailbox = (struct mailbox *)(uintptr_t) * (CUdeviceptr *)arguments[0];
+    stream->rounds = *(uint32_t *)arguments[1];
+    return pthread_create(&stream->thread, NULL, read_clock, stream) == 0 ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+    static _Thread_local CUstreamCaptureMode current_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode old = current_mode;
+    current_mode = *mode;
+    *mode = old;
     return CUDA_SUCCESS;
 }

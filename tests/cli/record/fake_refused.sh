@@ -3,7 +3,7 @@
 FAKE_CUPTI=old mokscope record -q -o old.db -- ./fake_program whole
 echo "old: exit status $?"
 ask old.db "SELECT (SELECT count(*) FROM kernel), count(*) > 100 FROM lane"
-ask old.db "SELECT DISTINCT source, kind, detail FROM loss"
+ask old.db "SELECT source, kind, detail FROM loss"
 FAKE_CUPTI=busy mokscope record -q -o busy.db -- ./fake_program kill # says nothing of ranks: its context must be found
 echo "busy: exit status $?"
 ask busy.db "SELECT (SELECT count(*) FROM kernel), count(*) > 100 FROM lane"
