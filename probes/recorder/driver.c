@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "recorder_log.h"
@@ -11,7 +13,7 @@
 #define DRIVER_TEXT(name) DRIVER_TEXT_(name) /* cuda.h renames some functions to their current versions by macros */
 
 static struct {
-    int loaded, refused;
+    _Atomic int loaded, refused; /* written last, under load_lock */
     CUresult (*context_get)(CUcontext *);
     CUresult (*context_set)(CUcontext);
     CUresult (*device_get)(CUdevice *);
@@ -25,7 +27,9 @@ static struct {
     CUresult (*primary_retain)(CUcontext *, CUdevice);
 } driver;
 
-int driver_load(void) {
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int find_functions(void) {
     if (driver.loaded || driver.refused) return driver.loaded;
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL) return 0;
@@ -54,6 +58,14 @@ int driver_load(void) {
     *(void **)&driver.context_number = dlsym(library, DRIVER_TEXT(cuCtxGetId)); /* CUDA 12 */
     driver.loaded = 1;
     return 1;
+}
+
+int driver_load(void) {
+    if (driver.loaded || driver.refused) return driver.loaded;
+    pthread_mutex_lock(&load_lock);
+    int loaded = find_functions();
+    pthread_mutex_unlock(&load_lock);
+    return loaded;
 }
 
 void *driver_context_current(void) {
